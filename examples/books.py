@@ -1,4 +1,4 @@
-"""Stands for the service that keeps the books of a shop: it prints each entry that it is sent.
+"""Replaces the accounting service of a shop: it prints each entry that it receives.
 
 python books.py 9000
 """
@@ -14,7 +14,7 @@ TAKEN: set[str] = set()  # a service has a table for it
 
 
 class Books(BaseHTTPRequestHandler):
-    """Takes an entry once for each id, as a receiver should."""
+    """Accept an entry once for each id, as a receiver should."""
 
     def do_POST(self) -> None:
         """One message of the shop's relay."""
@@ -30,7 +30,7 @@ class Books(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: what is printed above is enough."""
+        """Log no requests: the entries are printed above."""
 
 
 if __name__ == "__main__":

@@ -38,23 +38,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def plainly(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a call returns; a mistake in the use of it is told without our own frames."""
+    """Call a function; a `UsageError` fails the test without frames of duly."""
     from duly.errors import UsageError
 
     __tracebackhide__ = True
     try:
         return call(*arguments, **options)
     except UsageError as problem:
-        told = str(problem)
+        reason = str(problem)
     # Outside of the except: pytest would show the cause as well, which is the same sentence.
-    pytest.fail(told, pytrace=False)
+    pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture
 def duly_app_path(pytestconfig: pytest.Config) -> str | None:
     """The name of the application under test, ``shop:app``; override it for another."""
-    told: str = pytestconfig.getini("duly_app")
-    return told or None
+    name: str = pytestconfig.getini("duly_app")
+    return name or None
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +62,8 @@ def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
     """Makes a database for each test."""
     from duly.testing import Databases
 
-    told = pytestconfig.getoption("--duly-url") or os.environ.get(VARIABLE) or None
-    databases: Databases = plainly(Databases, told)
+    server = pytestconfig.getoption("--duly-url") or os.environ.get(VARIABLE) or None
+    databases: Databases = plainly(Databases, server)
     yield databases
     databases.close()
 

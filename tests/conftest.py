@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import duly
+from tests.support.promises import promises_of
 from tests.support.servers import (
     Missing,
     create_database,
@@ -24,7 +25,7 @@ from tests.support.servers import (
     through,
 )
 from tests.support.servers import postgres as running_postgres
-from tests.support.sizes import in_this_form
+from tests.support.sizes import in_this_form, mark_wide_parameters
 from tests.webhooks.conftest import pytest_terminal_summary  # noqa: F401  # pytest finds it here
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def elsewhere(item: pytest.Item) -> bool:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what another form, interpreter or pytest runs: see tests/support/everywhere.py."""
+    for item in items:
+        promises_of(item)  # a name that is unknown ends the run here
+    mark_wide_parameters(items)
     items[:] = [item for item in items if in_this_form(item)]
     for item in items:
         if item.get_closest_marker("long") is not None:

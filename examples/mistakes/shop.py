@@ -1,4 +1,4 @@
-"""A small shop with seven mistakes in it, and three handlers that are right.
+"""A small shop: seven handlers with a mistake each, and three correct ones.
 
     duly prove examples/mistakes/shop.py:app --event examples/mistakes/events/points.json
 
@@ -36,7 +36,7 @@ INSERT INTO stock VALUES ('cup', 10) ON CONFLICT DO NOTHING;
 
 
 def connect() -> sqlite3.Connection:
-    """A connection of the shop's own, which knows nothing of duly's transactions."""
+    """A connection of the shop's own, outside of duly's transactions."""
     return sqlite3.connect(DATABASE, timeout=10)
 
 
@@ -48,7 +48,7 @@ app.source("shop", provider="standard-webhooks", secret=SECRET)
 app.source("till", provider="standard-webhooks", secret=SECRET, inline=True)
 
 
-# Seven mistakes
+# Seven handlers with a mistake
 
 
 @app.on("shop", "invoice.paid")
@@ -63,7 +63,7 @@ def book_invoice(event: duly.Event) -> None:
 
 @app.on("shop", "points.earned")
 def add_points(event: duly.Event) -> None:
-    """Delta update outside the transaction: the second time it adds to what the first has added."""
+    """Delta update outside the transaction: a repeat adds the amount again."""
     with closing(connect()) as own, own:
         own.execute(
             "UPDATE accounts SET balance = balance + ? WHERE id = ?",
@@ -73,7 +73,7 @@ def add_points(event: duly.Event) -> None:
 
 @app.on("shop", "order.paid")
 def pay_order(event: duly.Event) -> None:
-    """Mark before work: whoever dies in between has left a mark that says it is done."""
+    """Mark before work: a crash in between leaves a mark without the work."""
     with closing(connect()) as own:
         if own.execute("SELECT 1 FROM seen WHERE event = ?", [event.id]).fetchone():
             return
@@ -85,7 +85,7 @@ def pay_order(event: duly.Event) -> None:
 
 @app.on("shop", "order.shipped")
 def mail_tracking(event: duly.Event) -> None:
-    """Check, then act: the mail is out, and the mark that says so is not yet."""
+    """Check, then act: a crash after the mail loses the mark, and a repeat mails again."""
     order = event.json["data"]["order"]
     with closing(connect()) as own, own:
         [mailed] = own.execute("SELECT mailed FROM orders WHERE id = ?", [order]).fetchone()
@@ -121,7 +121,7 @@ app.source("partners", provider="standard-webhooks", secret=SECRET, tenant=partn
 
 @app.on("partners", "partner.order")
 def take_partner_order(event: duly.Event, tx: duly.Tx) -> None:
-    """There is nothing wrong with this; what is wrong happens before it."""
+    """Correct by itself; the mistake is in `tenant=`, which runs before it."""
     tx.execute(
         "INSERT INTO orders (id, state) VALUES (:order, 'new')", order=event.json["data"]["order"]
     )
@@ -129,7 +129,7 @@ def take_partner_order(event: duly.Event, tx: duly.Tx) -> None:
 
 @app.on("shop", "order.state")
 def set_state(event: duly.Event, tx: duly.Tx) -> None:
-    """Order-dependent write: an event that comes late sets back what a later one has set."""
+    """Order-dependent write: a late event overwrites the state of a newer one."""
     tx.execute(
         "UPDATE orders SET state = :state WHERE id = :order",
         state=event.json["data"]["state"],
@@ -137,12 +137,12 @@ def set_state(event: duly.Event, tx: duly.Tx) -> None:
     )
 
 
-# Three that are right
+# Three correct handlers
 
 
 @app.transport("mail")
 def mail_by_smtp(message: duly.types.Message) -> None:
-    """How mails of the outbox are sent."""
+    """Send a mail of the outbox."""
     mail = EmailMessage()
     mail["From"], mail["To"] = "shop@shop.example", message.to
     mail["Message-ID"] = f"<{message.id}@shop.example>"
@@ -178,7 +178,7 @@ def refund(event: duly.Event, job: duly.Job) -> None:
 
 @app.on("shop", "stock.counted", order=("data.item", "data.version"))
 def set_stock(event: duly.Event, tx: duly.Tx) -> None:
-    """Its order is declared: whatever comes late is passed over."""
+    """Its order is declared: late events are skipped."""
     tx.execute(
         "UPDATE stock SET n = :n WHERE item = :item",
         n=event.json["data"]["n"],

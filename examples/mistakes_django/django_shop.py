@@ -1,4 +1,4 @@
-"""A shop on Django with four mistakes in it, and two handlers that are right.
+"""A shop on Django: four handlers with a mistake each, and two correct ones.
 
     cd examples/mistakes_django
     duly prove django_shop:app --event ../mistakes/events/points.json
@@ -53,7 +53,7 @@ from django.http import HttpRequest  # noqa: E402
 from django.urls import path  # noqa: E402
 from django.views.decorators.csrf import csrf_exempt  # noqa: E402
 
-from duly.receiver.integrations.django import view  # noqa: E402
+from duly.django import view  # noqa: E402
 
 
 class Account(models.Model):
@@ -95,12 +95,12 @@ def prepare() -> None:
 
 
 prepare()
-app = duly.Duly(begin=duly.django("default"))
+app = duly.Duly(begin=duly.django.database("default"))
 app.source("shop", provider="standard-webhooks", secret=SECRET)
 app.source("partners", provider="standard-webhooks", secret=SECRET, inline=True)
 
 
-# Four mistakes
+# Four handlers with a mistake
 
 
 @app.on("shop", "points.earned")
@@ -132,7 +132,7 @@ receive = view(app, "partners")
 
 @csrf_exempt
 def partners(request: HttpRequest) -> Any:
-    """Side effect before the claim: each copy of a delivery is a visit."""
+    """Side effect before the claim: each copy of a delivery counts a visit."""
     Visit.objects.create(partner="north")
     return receive(request)
 
@@ -143,11 +143,11 @@ site = get_wsgi_application()
 
 @app.on("partners", "partner.order")
 def take_partner_order(event: duly.Event, tx: duly.Tx) -> None:  # noqa: ARG001  # it opens one
-    """There is nothing wrong with this."""
+    """Correct by itself; the mistake is in the view before it."""
     Order.objects.create(number=event.json["data"]["order"])
 
 
-# Two that are right
+# Two correct handlers
 
 
 @app.on("shop", "payment.received")

@@ -1,4 +1,4 @@
-"""A shop on FastAPI and SQLAlchemy with four mistakes in it, and two handlers that are right.
+"""A shop on FastAPI and SQLAlchemy: four handlers with a mistake, and two correct ones.
 
     cd examples/mistakes_fastapi
     duly prove fastapi_shop:app --event ../mistakes/events/points.json
@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column
 
 import duly
-from duly.receiver.integrations import starlette
+from duly import fastapi
 
 HERE = Path(__file__).resolve().parent
 URL = make_url(os.environ.get("SHOP_DATABASE", f"sqlite:///{HERE / 'shop.db'}"))
@@ -70,7 +70,7 @@ class Visit(Base):
 
 
 def prepare() -> None:
-    """Make the tables; on the way the application has none open."""
+    """Make the tables, and close the connections that this opened."""
     engine = create_engine(URL.set(drivername="sqlite" if LITE else "postgresql+psycopg"))
     Base.metadata.create_all(engine)
     with engine.begin() as connection:
@@ -90,7 +90,7 @@ app.source("shop", provider="standard-webhooks", secret=SECRET)
 app.source("partners", provider="standard-webhooks", secret=SECRET)
 
 
-# Four mistakes
+# Four handlers with a mistake
 
 
 @app.on("shop", "invoice.paid")
@@ -117,12 +117,12 @@ async def charge(event: duly.Event, tx: duly.aio.Tx) -> None:
 
 
 api = FastAPI()
-receive = starlette.endpoint(app, "partners")
+receive = fastapi.endpoint(app, "partners")
 
 
 @api.post("/partners")
 async def partners(request: Request) -> Any:
-    """Side effect before the claim: each copy of a delivery is a visit."""
+    """Side effect before the claim: each copy of a delivery counts a visit."""
     async with Session.begin() as session:
         session.add(Visit(partner=(await request.json())["data"]["partner"]))
     return await receive(request)
@@ -130,11 +130,11 @@ async def partners(request: Request) -> Any:
 
 @app.on("partners", "partner.order")
 async def take_partner_order(event: duly.Event, tx: duly.aio.Tx) -> None:
-    """There is nothing wrong with this."""
+    """Correct by itself; the mistake is in the route before it."""
     tx.session.add(Booking(invoice=event.json["data"]["order"]))
 
 
-# Two that are right
+# Two correct handlers
 
 
 @app.on("shop", "payment.received")

@@ -1,4 +1,4 @@
-"""A small shop that is told of payments by Stripe and of its code by GitHub.
+"""A small shop that receives payments from Stripe and pull requests from GitHub.
 
     duly serve examples/shop/app.py:app
 
@@ -15,7 +15,7 @@ import duly
 
 log = logging.getLogger("shop")
 
-# Development only: these two are in the documentation, so anybody can sign with them. Set both
+# Development only: these two are in the documentation, so any sender can sign with them. Set both
 # variables to the secrets that Stripe and GitHub show you before others can reach the shop.
 STRIPE_SECRET = os.environ.get("STRIPE_WEBHOOK_SECRET", "stripe-example-secret")
 GITHUB_SECRET = os.environ.get("GITHUB_WEBHOOK_SECRET", "github-example-secret")
@@ -45,7 +45,7 @@ app = duly.Duly(f"sqlite:///{DATABASE}")
 
 # POST /stripe. Inline: its handlers run before the reply, in the transaction of the event.
 app.source("stripe", secret=STRIPE_SECRET, inline=True)
-# POST /github. The reply is sent as soon as the event and its jobs are kept; the worker in
+# POST /github. The reply is sent as soon as the event and its jobs are committed; the worker in
 # `duly serve` runs them.
 app.source("github", secret=GITHUB_SECRET)
 
@@ -68,7 +68,7 @@ def mail(payment: str, key: str) -> None:
 
 @app.on("stripe", "payment_intent.succeeded")
 def record_payment(event: duly.Event, tx: duly.Tx) -> None:
-    """Record the payment, in the transaction that remembers the event.
+    """Record the payment, in the transaction that claims the event.
 
     Both are committed together with the job for the receipt, and then Stripe gets its 200. If this
     raises, nothing is kept, Stripe gets a 500, and its next attempt starts afresh.

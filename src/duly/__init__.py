@@ -7,11 +7,13 @@ in `duly.errors`, what the verbs return in `duly.types`, and the awaited verbs i
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duly import aio, errors, types
+    from duly import django as django
     from duly.app.duly import Duly
     from duly.core.answers import Duplicate, First
     from duly.core.retry import Backoff, Dead, NotYet, Retry
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from duly.jobs.tx import Tx
     from duly.outbox.egress import Egress
     from duly.stores.open import store
-    from duly.stores.orm.begin import django
     from duly.webhooks.diagnose.explain import explain
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secret
@@ -49,53 +50,12 @@ _NAMES = {
     "duly.jobs.job": ("Job",),
     "duly.jobs.tx": ("Tx",),
     "duly.outbox.egress": ("Egress",),
-    "duly.stores.orm.begin": ("django",),
     "duly.stores.open": ("store",),
     "duly.idempotency": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
 }
 # Public modules, loaded when they are asked for.
-_PUBLIC_MODULES = ("aio", "errors", "types")
+_PUBLIC_MODULES = ("aio", "django", "errors", "fastapi", "flask", "prove", "testing", "types")
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-# Names that were moved or renamed, and where they are now.
-_ERRORS = [
-    "DulyError",
-    "EgressRefused",
-    "LeaseLost",
-    "NotJoinable",
-    "NotStorable",
-    "Rejected",
-    "SchemaMismatch",
-    "StaleSnapshot",
-    "StoreRefused",
-    "StoreUnavailable",
-    "UnsafeStore",
-]
-_TYPES = [
-    "DeadLetter",
-    "DeadMessage",
-    "Enqueued",
-    "Forgotten",
-    "Message",
-    "OutboxMessage",
-    "OutboxStats",
-    "Relayed",
-    "Replayed",
-    "Signed",
-    "Staged",
-    "Stats",
-    "Store",
-    "Worked",
-]
-_MOVED = {
-    "assert_effectively_once": "duly.prove.assert_effectively_once",
-    "Held": "duly.errors.InProgress",
-    "Misuse": "duly.errors.UsageError",
-    "StillAtWork": "duly.errors.JobsPending",
-    "Verified": "duly.types.VerifiedDelivery",
-    "WrongColour": "duly.errors.SyncAsyncMismatch",
-    **{name: f"duly.errors.{name}" for name in _ERRORS},
-    **{name: f"duly.types.{name}" for name in _TYPES},
-}
 
 if not TYPE_CHECKING:
 
@@ -103,13 +63,25 @@ if not TYPE_CHECKING:
         """Load a public name when it is asked for, and keep it."""
         if name in _PUBLIC_MODULES:
             return import_module(f"duly.{name}")
-        if name in _MOVED:
-            raise AttributeError(f"duly.{name} is now {_MOVED[name]}: see docs/upgrading.md")
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from duly.core.renamed import missing_name
+
+            raise missing_name(name)
         value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
+
+    class _RenamedModules:
+        """Asked last for a module that no other finder has; one of duly's may have been renamed."""
+
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name.startswith("duly."):
+                from duly.core.renamed import refuse_old_module
+
+                refuse_old_module(name)
+
+    sys.meta_path.append(_RenamedModules)
 
 
 def __dir__() -> list[str]:
@@ -135,7 +107,6 @@ __all__ = [
     "aio",
     "dedup",
     "dedup_many",
-    "django",
     "errors",
     "explain",
     "fence",

@@ -1,7 +1,7 @@
-"""The verbs of the ledger, awaited; `duly` itself holds the same ones for code that blocks.
+"""The verbs of the ledger, awaited; `duly` itself has the same ones for sync code.
 
-Each verb checks its arguments, finds out what it was pointed at, and awaits the one body that both
-colours share. What a verb promises is said once, on its twin.
+Each verb checks its arguments, recognises its target, and awaits the one body that sync and async
+share. What a verb promises is said once, on its twin.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from duly.jobs.job import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.ledger import dedup as dedups
 from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
+from duly.ledger.claims import prune_committed, prune_joined
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
-from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.json_bytes import Json, Storable, Stored
     from duly.core.versions import Tie, Version
-    from duly.stores.join.protocols import AwaitedJoinable
+    from duly.stores.join.protocols import AsyncJoinable
     from duly.stores.store import Store
 
 T = TypeVar("T", bound=Turn)
@@ -98,7 +98,7 @@ async def dedup_many(
     )
 
 
-class LeasedTurn(Turn):
+class AsyncLeasedTurn(Turn):
     """A turn under a lease: renew it while you work, mark it when you are done."""
 
     def __init__(self, answer: Answer, form: UnderLease, store: Store) -> None:
@@ -108,16 +108,14 @@ class LeasedTurn(Turn):
 
     @property
     def epoch(self) -> int:
-        """Grows with every takeover: send it along to whoever can refuse an older one."""
+        """Grows with every takeover: a receiver that is sent it can refuse an older one."""
         return self._form.lease.epoch
 
-    async def mark(
-        self, result: Storable = NOT_GIVEN, *, tx: AwaitedJoinable | None = None
-    ) -> None:
+    async def mark(self, result: Storable = NOT_GIVEN, *, tx: AsyncJoinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
-        Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
+        Raises `LeaseLost` where a newer holder has the lease; roll your transaction back then.
         """
         self._form.refuse_over()
         self.keep(result)
@@ -130,7 +128,7 @@ class LeasedTurn(Turn):
         await self._form.renew()
 
 
-class Once(Generic[T]):
+class AsyncOnce(Generic[T]):
     """The context manager behind `once`: enter claims, leaving keeps everything or nothing."""
 
     def __init__(self, form: InTransaction | UnderLease, turn: Callable[[Answer], T]) -> None:
@@ -172,7 +170,7 @@ def once(
     prefix: str | None = ...,
     schema: str | None = ...,
     clock: Clock | None = ...,
-) -> Once[Turn]: ...
+) -> AsyncOnce[Turn]: ...
 
 
 @overload
@@ -185,7 +183,7 @@ def once(
     lease: timedelta,
     body: bytes | None = ...,
     wait: timedelta | None = ...,
-) -> Once[LeasedTurn]: ...
+) -> AsyncOnce[AsyncLeasedTurn]: ...
 
 
 def once(
@@ -200,16 +198,16 @@ def once(
     prefix: str | None = None,
     schema: str | None = None,
     clock: Clock | None = None,
-) -> Once[Turn] | Once[LeasedTurn]:
+) -> AsyncOnce[Turn] | AsyncOnce[AsyncLeasedTurn]:
     """`duly.once`, for ``async with``."""
     asked = claim_request(scope, key, ttl, body=body, wait=wait, lease=lease)
     where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
         form = UnderLease(store.async_runner, asked)
-        return Once(form, lambda answer: LeasedTurn(answer, form, store))
+        return AsyncOnce(form, lambda answer: AsyncLeasedTurn(answer, form, store))
     session = join_transaction(target, where, mode="async", verb="once")
-    return Once(InTransaction(session, asked), Turn)
+    return AsyncOnce(InTransaction(session, asked), Turn)
 
 
 async def fence(

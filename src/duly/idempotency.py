@@ -1,7 +1,7 @@
-"""The verbs of the ledger for code that blocks; `duly.aio` holds the same ones awaited.
+"""The verbs of the ledger for sync code; `duly.aio` has the same ones awaited.
 
-Each verb checks its arguments, finds out what it was pointed at, and finishes the one body that
-both colours share.
+Each verb checks its arguments, recognises its target, and finishes the one body that sync and
+async share.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from duly.core.onestep import finish
 from duly.core.validation import checked_count, checked_work
 from duly.ledger import dedup as dedups
 from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
+from duly.ledger.claims import prune_committed, prune_joined
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
-from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
@@ -62,7 +62,7 @@ def dedup(
 
     In your connection's transaction the claim stays or goes with your own writes. With a
     ``duly.store(...)`` it is committed before this returns: if you then crash before doing the
-    work, nobody will do it, so prefer `once`.
+    work, it is never done, so prefer `once`.
 
     ``ttl`` is how long the key is remembered, None for ever: longer than the sender may retry.
     ``body`` lets a later duplicate say that its body differs. ``wait`` bounds the wait for a
@@ -117,14 +117,14 @@ class LeasedTurn(Turn):
 
     @property
     def epoch(self) -> int:
-        """Grows with every takeover: send it along to whoever can refuse an older one."""
+        """Grows with every takeover: a receiver that is sent it can refuse an older one."""
         return self._form.lease.epoch
 
     def mark(self, result: Storable = NOT_GIVEN, *, tx: Joinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
-        Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
+        Raises `LeaseLost` where a newer holder has the lease; roll your transaction back then.
         """
         self._form.refuse_over()
         self.keep(result)
@@ -241,7 +241,7 @@ def fence(
     """Run ``work`` once and return its result, now and to every later caller.
 
     An error, a cancellation or an exit inside ``work`` gives the key back, so that the next call
-    runs it again. While somebody else is running it, `InProgress` is raised.
+    runs it again. While another caller runs it, `InProgress` is raised.
     """
     run = checked_work(work, awaited="duly.aio.fence")
     with once(require_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:

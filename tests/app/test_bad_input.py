@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app.duly import AsyncDuly
+from duly.app.aio import AsyncDuly
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_SCHEDULE
 from tests.support.bad_values import BAD_IN_A_CALL, BAD_IN_A_SOURCE, BAD_IN_AN_APP
 from tests.support.inboxes import found
@@ -31,14 +31,14 @@ CALLS: dict[str, dict[str, object]] = {
     "receive": {"source": "github", "headers": SIGNED.headers, "body": BODY},
 }
 # Serving and closing take what a server hands over, which is no input of a person's.
-SERVED = {"source", "wsgi", "close", "aclose", "release_loop", "enter_loop", "in_one_loop"}
+SERVED = {"source", "wsgi", "close", "aclose", "store", "receiver"}
 ABOUT_TESTS = {"bound_to"}  # tests/testing/test_bound_to.py
 # Their own walks: below, tests/jobs/test_bad_input.py and tests/jobs/dead/test_bad_input.py.
 ABOUT_JOBS = {
-    "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "jobs", "cron",
+    "job", "enqueue", "enqueue_many", "transaction", "work", "jobs", "cron",
 }  # fmt: skip
 # And tests/outbox/test_bad_input.py.
-ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay", "relaying"}
+ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay"}
 
 
 def handle(event: duly.Event) -> None: ...
@@ -114,7 +114,7 @@ def test_a_schedule_that_could_not_work_is_not_added(parameter: str) -> None:
 
     for value in BAD_IN_A_SCHEDULE[parameter]:
         refused("cron", parameter, partial(scheduled, **{parameter: value}))
-        assert (list(app.schedules), app.registry.plain) == ([], {})
+        assert (list(app.schedules), app.registries.jobs.plain) == ([], {})
     app.close()
 
 
@@ -159,9 +159,9 @@ def test_every_awaited_method_refuses_it_too(name: str, app: duly.Duly) -> None:
 
 
 def test_an_alias_that_is_no_name_is_refused() -> None:
-    call: Callable[..., object] = duly.django
+    call: Callable[..., object] = duly.django.database
     for value in BAD_IN_A_CALL["alias"]:
-        refused("django", "alias", partial(call, value))
+        refused("database", "alias", partial(call, value))
 
 
 def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
@@ -174,7 +174,7 @@ def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> No
         (duly.Duly.source, BAD_IN_A_SOURCE),
         (duly.Duly.cron, BAD_IN_A_SCHEDULE),
         *((getattr(duly.Duly, name), BAD) for name in CALLS),
-        (duly.django, BAD_IN_A_CALL),
+        (duly.django.database, BAD_IN_A_CALL),
     ):
         assert inspect.signature(function).parameters.keys() - {"self"} <= values.keys()
 

@@ -27,6 +27,7 @@ def run_benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.wide
 def test_the_last_line_of_a_suite_is_one_object_with_a_row_for_each_measure() -> None:
     ended = run_benchmarks("claims", "--quick", "--store", "sqlite")
     assert ended.returncode == 0, ended.stderr
@@ -42,6 +43,7 @@ def test_the_last_line_of_a_suite_is_one_object_with_a_row_for_each_measure() ->
         assert min(row["ours"], row["peer"], row["ratio"]) > 0
 
 
+@pytest.mark.wide
 def test_the_verify_suite_has_a_row_for_each_peer_measure_and_size() -> None:
     ended = run_benchmarks("verify", "--quick", *sized(("--only", "small"), whole=()))
     assert ended.returncode == 0, ended.stderr
@@ -114,6 +116,7 @@ def test_help_names_the_suites() -> None:
     assert "--quick" in ended.stdout
 
 
+@pytest.mark.wide
 def test_the_rejections_suite_compares_deliveries_with_a_flood_and_without() -> None:
     ended = run_benchmarks("rejections", "--quick", "--bytes", "60KB")
     assert ended.returncode == 0, ended.stderr

@@ -78,6 +78,7 @@ def sent(port: int, request: bytes) -> tuple[int, dict[str, Any]]:
     return int(head[9:12]), json.loads(body)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_last_line_has_a_row_for_each_peer_and_a_ratio_for_each_comparison() -> None:
     ended = run_suite("ingest", "--quick", "--store", "sqlite", "--connections", "1,4")
@@ -141,6 +142,7 @@ def test_every_delivery_is_genuine_and_no_two_share_an_id() -> None:
     assert len(seen) == 50 * len(deliveries.SIZES)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "contender",
@@ -159,6 +161,7 @@ def test_a_peer_keeps_an_event_once_and_refuses_a_forged_one(
         assert tables.kept(served.url, contender.peer) == (1, 1)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_what_the_load_counts_as_accepted_is_what_the_database_holds(
     tmp_path: Path, postgres_server: str

@@ -60,6 +60,7 @@ def checked(ended: subprocess.CompletedProcess[str], names: list[str]) -> dict[s
     return {one["name"]: one["aim"] for one in report["ratios"]}
 
 
+@pytest.mark.wide
 def test_the_last_line_has_a_row_for_each_loop_and_the_two_aims(postgres_server: str) -> None:
     names = sized(("duly", "loop"), whole=("duly", "loop", "pooled"))
     peers = [part for name in names for part in ("--peer", name)]

@@ -28,7 +28,7 @@ MIGRATIONS = [migration.name for migration in migrations("sqlite")]
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the settings of the environment."""
     for name in ("DULY_APP", "DULY_URL", "DULY_PREFIX", "DULY_SCHEMA"):
         monkeypatch.delenv(name, raising=False)
 
@@ -386,7 +386,7 @@ def stop_reading(program: subprocess.Popen[str]) -> None:
     ("arguments", "leave", "code"),
     [(["prune", "--limit", "1"], interrupt, 130), (["migrate", "--print"], stop_reading, 141)],
 )
-def test_it_ends_quietly_when_it_is_interrupted_or_nobody_reads(
+def test_it_ends_quietly_when_it_is_interrupted_or_its_pipe_is_closed(
     sqlite_url: str,
     arguments: list[str],
     leave: Callable[[subprocess.Popen[str]], None],

@@ -30,7 +30,7 @@ TIMED = [
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the settings of the environment."""
     for name in [name for name in os.environ if name.endswith(("_SECRET", "_PRIVATE_KEY"))]:
         monkeypatch.delenv(name)
 

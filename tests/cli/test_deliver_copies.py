@@ -13,10 +13,10 @@ import pytest
 
 import duly
 from duly.cli.main import main
-from duly.testing.sending.copies import Burst
-from duly.testing.sending.events import EventToSign
-from duly.testing.sending.parcels import ProviderDelivery
-from duly.testing.sending.posting import DeliveryAnswer, ReceiverConnection
+from duly.testing.sender.copies import Burst
+from duly.testing.sender.events import EventToSign
+from duly.testing.sender.provider_delivery import ProviderDelivery
+from duly.testing.sender.receiver_connection import DeliveryAnswer, ReceiverConnection
 from duly.webhooks import Secret, provider_named
 from tests.support.processes import until
 from tests.support.receivers import Inbox, Receiver, Seen, receiving, told
@@ -67,7 +67,7 @@ def test_a_retry_is_signed_anew_where_the_provider_does_so(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter(range(1_800_000_000, 1_900_000_000, 100))
-    monkeypatch.setattr("duly.testing.sending.parcels.time.time", lambda: next(moments))
+    monkeypatch.setattr("duly.testing.sender.provider_delivery.time.time", lambda: next(moments))
     with receiving(lambda _: told(200, status="duplicate")) as receiver:
         assert send(provider, receiver, "--duplicate", "2") == 0
     header = {"stripe": "Stripe-Signature", "discord": "X-Signature-Timestamp"}[provider]
@@ -81,7 +81,7 @@ def test_concurrent_copies_are_on_their_way_at_the_same_instant(capsys: Output) 
     answer = inbox("stripe")
 
     def all_or_none(request: Seen) -> tuple[int, bytes]:
-        together.wait(timeout=20)  # nobody is answered before everybody has arrived
+        together.wait(timeout=20)  # no copy is answered before all have arrived
         return answer(request)
 
     with receiving(all_or_none) as receiver:

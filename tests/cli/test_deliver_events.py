@@ -9,8 +9,8 @@ import pytest
 
 import duly
 from duly.core.errors import UsageError
-from duly.testing.sending.events import EventRequest, EventToSign, event_of
-from duly.testing.sending.parcels import ProviderDelivery, tamper_body
+from duly.testing.sender.events import EventRequest, EventToSign, event_of
+from duly.testing.sender.provider_delivery import ProviderDelivery, tamper_body
 from duly.webhooks import Secret, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys
 
@@ -286,7 +286,7 @@ def test_an_id_that_is_signed_in_the_body_counts_before_the_header() -> None:
 def test_a_body_that_cannot_be_given_an_id_is_refused_with_a_way_out(
     provider: str, body: bytes, told: str
 ) -> None:
-    with pytest.raises(UsageError, match="leave --id and --type out") as raised:
+    with pytest.raises(UsageError, match="leave id= and type= out") as raised:
         made(provider, body=body, id="mine")
     assert told in str(raised.value)
     assert made(provider, body=body, keep_time=True).body == body

@@ -16,7 +16,7 @@ from tests.webhooks.genuine import PROVIDERS
 
 Output = pytest.CaptureFixture[str]
 BIN = Path(sys.executable).parent
-# As strict as duly is with itself; but there duly is somebody else's package.
+# As strict as duly is with itself; but there duly is a third party's package.
 RUFF = [
     str(BIN / "ruff"), "--isolated", "--quiet", "--line-length=100",
     "--select=E,F,W,I,B,UP,SIM,RET,PL,C90,S,ASYNC,RUF,PTH,ERA,D,ARG,TC",

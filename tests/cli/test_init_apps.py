@@ -21,6 +21,7 @@ import uvicorn
 
 from duly.cli.main import main
 from duly.webhooks import provider_named
+from tests.support.sizes import mostly_wide
 from tests.webhooks.genuine import PROVIDERS
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder to write to and to import from, and nothing of whoever runs the tests."""
+    """A folder to write to and to import from, without the settings of the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -115,7 +116,7 @@ def test_an_event_of_the_deferred_source_becomes_one_job_and_takes_effect_once(
     assert counted("SELECT count(*) FROM duly_jobs") == (0,)
 
 
-@pytest.mark.parametrize("provider", ["discord", "stripe"])
+@pytest.mark.parametrize("provider", mostly_wide(["discord", "stripe"], shown="stripe".__eq__))
 def test_the_send_line_works_in_a_shell_as_it_was_printed(
     provider: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
@@ -161,6 +162,7 @@ def test_on_postgres_the_file_makes_its_tables_and_keeps_the_effects_there(
         assert connection.execute("SELECT count(*) FROM duly_jobs").fetchone() == (2,)
 
 
+@pytest.mark.wide
 def test_an_app_is_typed_as_strictly_as_duly(tmp_path: Path, capsys: Output) -> None:
     for provider in ("stripe", "discord", "square"):
         written(capsys, f"app_{provider}.py", "--provider", provider)

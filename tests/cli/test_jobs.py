@@ -38,7 +38,7 @@ Output = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the settings of the environment."""
     for name in ("DULY_APP", "DULY_URL", "DULY_PREFIX", "DULY_SCHEMA"):
         monkeypatch.delenv(name, raising=False)
 
@@ -239,10 +239,10 @@ def test_a_long_replay_tells_how_far_it_is(
 def test_jobs_counts_each_queue_and_names_who_works(run: Run, app: duly.Duly) -> None:
     app.enqueue("pay")
     app.enqueue("pay", delay=timedelta(hours=1))
-    heading, line, nobody = run("stats").splitlines()
+    heading, line, no_worker = run("stats").splitlines()
     assert heading.split() == ["QUEUE", "READY", "OLDEST", "WAITING", "PARKED", "LEASED", "DEAD"]
     assert re.fullmatch(r"default +1 +\d+s +1 +0 +0 +3", line)
-    assert nobody == "no worker is running"
+    assert no_worker == "no worker is running"
     postgres = app.store.capabilities.concurrent_writers
     now = "clock_timestamp()" if postgres else "9000000000000000"  # long after today
     done(
@@ -335,9 +335,7 @@ def test_times_are_written_as_people_do() -> None:
     assert parse_time("since", "2026-01-31T12:00:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
 
 
-def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(
-    app: duly.Duly, capsys: Output
-) -> None:
+def test_an_unknown_effect_is_resolved_from_the_shell(app: duly.Duly, capsys: Output) -> None:
     [letter] = app.jobs.dead(name="pay")
     assert [one.name for one in letter.unknown] == ["charge"]
     words = [app.store.url, letter.id, "charge"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 NOT_THERE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
-# Addresses are private as bodies are: whoever knows that of a chat room can write there.
+# Addresses are private as bodies are: the address of a chat room lets its reader write there.
 CANARY = "canary-of-the-address"
 APP = """
 import os
@@ -46,7 +46,7 @@ Run = Any
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the settings of the environment."""
     for name in ("DULY_APP", "DULY_URL", "DULY_PREFIX", "DULY_SCHEMA"):
         monkeypatch.delenv(name, raising=False)
 
@@ -121,7 +121,7 @@ def on_a_terminal(columns: int, *words: str) -> list[str]:
     """What a command shows on a terminal of this width."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
-    # Whoever runs the tests may have said how wide their own terminal is.
+    # The environment may say how wide the terminal of the test run is.
     told = {name: value for name, value in clean().items() if name not in ("COLUMNS", "LINES")}
     with subprocess.Popen(
         [sys.executable, "-m", "duly", *words], env=told, stdout=theirs
@@ -134,7 +134,7 @@ def on_a_terminal(columns: int, *words: str) -> list[str]:
 
 
 def read_from(terminal: int) -> bytes:
-    """What comes next; nothing once everybody else has closed it."""
+    """Read what comes next; nothing once the program has closed its end."""
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -215,7 +215,7 @@ def test_any_message_is_shown_with_what_it_waits_for(
     monkeypatch.setattr(HOST.random, "random", lambda: 0.9)  # or it may be due again at once
     message = app.send(f"mail:{CANARY}", attempts=3).id
     assert "\nstate     ready to be sent since 20" in run("show", message)
-    assert app.relay().again == 1
+    assert app.relay().retried == 1
     found = app.outbox.find(message)
     assert found is not None
     text = run("show", message)
@@ -243,7 +243,7 @@ def test_of_one_that_has_left_the_history_is_told(
 
 
 @on_sqlite
-def test_a_reason_has_no_type_that_nobody_could_import_and_shows_where_it_is_cut(
+def test_a_reason_has_no_internal_type_and_shows_where_it_is_cut(
     run: Run, app: duly.Duly, ids: dict[str, list[str]]
 ) -> None:
     long = f"the receiver answered 302 {'x' * 200}"

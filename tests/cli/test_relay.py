@@ -145,7 +145,7 @@ def test_what_was_staged_is_sent_and_the_end_says_what_became_of_it(
     good = staged(own_postgres_url, there, "/paid", "/paid", sign="ours")
     bad = staged(own_postgres_url, there, "/gone", "/busy")
     told = relayed(here, "shop:app", "--until-idle", url=own_postgres_url, there=there)
-    assert told.endswith(" ended: 2 sent, 1 again, 1 dead\n")
+    assert told.endswith(" ended: 2 sent, 1 retried, 1 dead\n")
     assert "`duly outbox show` tells more" in told
     assert sorted(ids_of(there)) == sorted(good + bad)
     assert [state for _, state, _, _ in rows(own_postgres_url, MESSAGES)] == ["dead", "ready"]
@@ -208,7 +208,7 @@ def test_a_transport_that_hangs_does_not_keep_the_process(
         until(lambda: (here / "begun").exists() or None)
         relay.tell(signal.SIGTERM)
         assert relay.ended() == 0
-        assert relay.log().endswith(" ended: 1 again\n")
+        assert relay.log().endswith(" ended: 1 retried\n")
     assert rows(sqlite_url, MESSAGES) == [("mail", "ready", 0, 1)]
 
 
@@ -265,7 +265,7 @@ def test_it_says_how_it_sends_and_where_the_guard_lets_it_go(
     members = json.loads(begun)
     assert (members["concurrency"], members["per_destination"]) == (7, PER_DESTINATION)
     assert (members["transports"], members["signers"], members["allow"]) == ([], [], [])
-    names = ("sent", "resent", "again", "dead", "lost", "rescued")
+    names = ("sent", "resent", "retried", "dead", "lost", "rescued")
     assert {name: json.loads(ended)[name] for name in names} == dict.fromkeys(names, 0)
 
 

@@ -19,6 +19,7 @@ from duly.server.shutdown import TOGETHER
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import SECRET, Served, clean, rows, served
+from tests.support.sizes import mostly_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,7 +184,7 @@ def test_jobs_that_run_are_finished_at_the_end_and_those_held_ahead_run_elsewher
         assert worker.process.poll() is None
         (here / "go").touch()
         assert worker.ended() == 0
-        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} again\n", worker.log())
+        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} retried\n", worker.log())
     assert rows(url, JOBS) == [("slow", "ready", 0, 0)] * 12
     told = worked(here, "shop:app", "--until-idle", url=url)
     assert " ended: 12 done\n" in told
@@ -244,7 +245,7 @@ def test_two_signals_at_one_instant_are_one(here: Path, sqlite_url: str) -> None
     assert rows(sqlite_url, DONE) == [("slow", 1, 1)]
 
 
-def test_a_process_whose_handlers_hang_starts_anew_and_does_the_rest(
+def test_a_process_whose_handlers_hang_restarts_and_does_the_rest(
     here: Path, sqlite_url: str
 ) -> None:
     enqueued(sqlite_url, hangs=3, quick=150)
@@ -316,7 +317,7 @@ def test_a_served_event_is_handled_by_the_worker_in_the_server(here: Path, url: 
     assert " the worker has ended: 1 done\n" in server.log()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", mostly_wide(["1", "2"], shown="2".__eq__))
 def test_a_server_told_to_end_finishes_its_jobs_and_told_twice_gives_them_back(
     here: Path, sqlite_url: str, processes: str
 ) -> None:
@@ -341,8 +342,8 @@ def test_a_server_told_to_end_finishes_its_jobs_and_told_twice_gives_them_back(
     assert rows(sqlite_url, JOBS) == [("slow", "ready", 0, 1)]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
+@pytest.mark.parametrize("processes", mostly_wide(["1", "2"], shown="2".__eq__))
+def test_a_server_whose_handlers_hang_restarts_and_goes_on_receiving(
     here: Path, sqlite_url: str, processes: str
 ) -> None:
     rows(sqlite_url, TABLE)
@@ -350,11 +351,11 @@ def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
     restart = "restarting: " if processes == "1" else "exit code 75: another is started"
     options = ("shop:app", "--workers", processes, "--no-access-log")
     with served(here, *options, SHOP_URL=sqlite_url) as server:
-        if processes == "2":  # hung in two processes, or else nobody has three of them
+        if processes == "2":  # hung in two processes: neither may have three of them
             until(lambda: rows(sqlite_url, JOBS) == [("hangs", "dead", 1, 0)] * 3 or None)
             enqueued(sqlite_url, hangs=3)
         server.log_tells(restart)
-        # On the same socket: nobody is refused meanwhile.
+        # On the same socket: no delivery is refused meanwhile.
         assert server.send("evt_1", "paid").status == 200
         until(lambda: rows(sqlite_url, "SELECT event FROM paid") or None)
         server.tell(signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -14,10 +15,12 @@ from hypothesis import strategies as some
 import duly
 from duly.core import json_bytes, versions
 from duly.core.clock import from_microseconds, to_microseconds
+from duly.core.errors import Parameter
 from duly.core.ids import new_token, uuid7
 from duly.core.keys import digest, key_of, readable_text
 from duly.core.onestep import finish
-from duly.errors import NotStorable, SyncAsyncMismatch
+from duly.errors import NotStorable, SyncAsyncMismatch, UsageError
+from duly.ledger.dead_filters import EVERYTHING
 
 SCALAR = (
     some.none()
@@ -202,3 +205,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def test_tokens_do_not_repeat() -> None:
     assert len({new_token() for _ in range(10_000)}) == 10_000
+
+
+def test_an_error_names_a_parameter_in_the_words_of_its_reader() -> None:
+    problem = UsageError("an event {with} braces: give ", Parameter("since"), " or ", EVERYTHING)
+    assert str(problem) == "an event {with} braces: give since= or all=True"
+    assert problem.in_words(lambda one: f"--{one.name}") == (
+        "an event {with} braces: give --since or --all"
+    )
+    assert str(pickle.loads(pickle.dumps(problem))) == str(problem)

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
+from duly.demo.context import CounterIndex, SharedCounters
 from duly.demo.databases import SqliteDatabase
-from duly.demo.deliveries import DeliveryWriter, PlannedDelivery
 from duly.demo.downstream import DownstreamConnection, DownstreamReceiver
 from duly.demo.events import HUB_SOURCE, Catalog, EventKind, StormEvent
 from duly.demo.evidence import gather_evidence
@@ -25,9 +25,8 @@ from duly.demo.processes import Faults
 from duly.demo.sender import FLAGS
 from duly.demo.sender_log import FIRST, SENT, SenderLog
 from duly.demo.settings import Settings, file_url
-from duly.demo.shared_counters import CounterIndex, SharedCounters
 from duly.demo.shop import ShopHandlers, shop
-from duly.demo.traffic import SECOND
+from duly.demo.traffic import FOLLOW_UPS, DeliveryWriter, PlannedDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +83,7 @@ class SmallShop:
         with closing(shop(self.settings, self.settings.url, downstream, handling)) as app:
             for event in events():
                 self.deliver(app, PlannedDelivery(event))
-                for sort in SECOND.get(event.kind, []):
+                for sort in FOLLOW_UPS.get(event.kind, []):
                     self.deliver(app, PlannedDelivery(event, sort))
             app.work()
             with self.listening(shared, listener):
@@ -135,7 +134,7 @@ class SmallShop:
         return other
 
     def doctor(self, statement: str, file: str = "storm.db") -> None:
-        """Change a row behind everybody's back."""
+        """Change a row behind duly's back."""
         with closing(sqlite3.connect(self.folder / file)) as connection, connection:
             assert connection.execute(statement).rowcount > 0
 

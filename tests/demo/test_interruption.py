@@ -1,4 +1,4 @@
-"""A storm that is cut short cleans up behind itself, whatever ends it."""
+"""A storm that is cut short cleans up behind itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import main
-from duly.demo.signals import Quit, Signals
+from duly.demo.command import Quit, Signals
 from tests.demo.storms import Storm
 from tests.support.processes import until
 
@@ -50,7 +50,7 @@ def test_a_request_to_end_leaves_nothing_behind(storm: Storm) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_processes_and_folder_go_even_if_whoever_directs_it_is_killed(storm: Storm) -> None:
+def test_processes_and_folder_go_even_if_the_orchestrator_is_killed(storm: Storm) -> None:
     assert storm.processes()
 
     storm.process.kill()

@@ -11,7 +11,7 @@ import pytest
 from duly.demo import shop
 from duly.demo.databases import SqliteDatabase
 from duly.demo.events import EventKind
-from duly.demo.operator import replay_victims
+from duly.demo.roles import replay_victims
 from duly.demo.sender_log import ACKNOWLEDGED
 from tests.demo.shops import AT_ONCE, SmallShop, events
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-FIRST = next(event for event in events() if event.tells)
+FIRST = next(event for event in events() if event.sends_message)
 GIFT = next(event for event in events() if event.gift)
 POISON = next(event for event in events() if event.kind is EventKind.POISON)
 IT = f"event = '{FIRST.id}'"

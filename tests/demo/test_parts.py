@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly.demo.context import CounterIndex, SharedCounters
 from duly.demo.databases import StormProgress
-from duly.demo.deliveries import DeliveryKind, DeliveryWriter, PlannedDelivery
 from duly.demo.display import Phase, PlainDisplay, Snapshot, display_for
 from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, EventKind
 from duly.demo.ledger import LedgerLine, Unit
@@ -22,9 +22,8 @@ from duly.demo.processes import Faults, ProcessState, Role, Slot
 from duly.demo.report import marks, row, verdict
 from duly.demo.sender_connection import SenderAnswer, SenderConnection
 from duly.demo.settings import Settings
-from duly.demo.shared_counters import CounterIndex, SharedCounters
 from duly.demo.shop import key_of, secret_of
-from duly.demo.traffic import Traffic
+from duly.demo.traffic import DeliveryKind, DeliveryWriter, PlannedDelivery, Traffic
 from tests.demo.shops import read
 
 if TYPE_CHECKING:
@@ -112,31 +111,31 @@ def test_traffic_is_copied_shuffled_and_not_all_genuine() -> None:
         assert delivery is not None
         sent.append(delivery)
 
-    genuine = [one.event.number for one in sent if one.sort is DeliveryKind.GENUINE]
+    genuine = [one.event.number for one in sent if one.kind is DeliveryKind.GENUINE]
     copies = Counter(genuine)
     assert len(copies) == 2000
     assert 0.25 < sum(count > 1 for count in copies.values()) / 2000 < 0.35
     assert genuine != sorted(genuine)
-    sorts = Counter(one.sort for one in sent)
+    sorts = Counter(one.kind for one in sent)
     assert sorts[DeliveryKind.FORGED] > 0
     assert sorts[DeliveryKind.STALE] > 0
     assert traffic.next(99.0, new=True) is None
 
 
-class Told:
-    """Whoever has a connection, and what it was told."""
+class Owner:
+    """The owner of a connection, and the answers it got."""
 
     def __init__(self) -> None:
         self.answers: list[SenderAnswer | None] = []
         self.freed = 0
 
-    def on_connection_free(self, wire: SenderConnection) -> None:
+    def on_connection_free(self, connection: SenderConnection) -> None:
         self.freed += 1
 
     def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
         self.answers.append(answer)
 
-    def on_connection_lost(self, wire: SenderConnection) -> None:
+    def on_connection_lost(self, connection: SenderConnection) -> None:
         return None
 
 
@@ -145,27 +144,27 @@ REPLY = b'HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{"status": "accepted"}'
 
 def test_an_answer_counts_once_it_is_whole() -> None:
     for cut in range(1, len(REPLY)):
-        told = Told()
-        wire = SenderConnection(told)
+        owner = Owner()
+        wire = SenderConnection(owner)
         wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
         wire.data_received(REPLY[:cut])
-        assert told.answers == []
+        assert owner.answers == []
         wire.data_received(REPLY[cut:])
 
-        assert told.answers == [SenderAnswer(200, "accepted")]
-        assert told.freed == 1
+        assert owner.answers == [SenderAnswer(200, "accepted")]
+        assert owner.freed == 1
 
 
 def test_half_an_answer_is_none() -> None:
-    told = Told()
-    wire = SenderConnection(told)
+    owner = Owner()
+    wire = SenderConnection(owner)
     wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
     wire.data_received(REPLY[:-1])
     wire.connection_lost(None)
 
-    assert told.answers == [None]
+    assert owner.answers == [None]
 
 
 def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Snapshot:

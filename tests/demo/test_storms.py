@@ -55,6 +55,7 @@ def test_the_books_balance_after_a_storm_on_sqlite(tmp_path: Path) -> None:
     assert found["answers"]["403"] > 0
 
 
+@pytest.mark.wide
 def test_the_books_balance_after_a_storm_on_a_server_that_crashes(
     tmp_path: Path, server: Cluster
 ) -> None:

@@ -14,11 +14,13 @@ import duly
 from duly.outbox import egress, lease, message, registry
 from duly.outbox import networks as addresses
 from duly.relay import settings
+from tests.support.sizes import mostly_wide
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if page.is_file())
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+ANCHOR = re.compile(r"\]\((?!https?://)([^)#\s]*)#([^)\s]+)\)")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -46,7 +48,11 @@ SECOND_RUN = {
 }
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    mostly_wide(WITH_EXAMPLES, shown=lambda page: page.stem == "README"),
+    ids=lambda page: page.stem,
+)
 def test_the_examples_of_a_page_run_twice_in_one_folder_and_print_what_it_says(
     page: Path, tmp_path: Path, own_postgres_url: str
 ) -> None:
@@ -88,6 +94,26 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not (page.parent / target).resolve().exists()
     ]
     assert missing == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub writes them."""
+    text = BLOCK.sub("", page.read_text())
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_anchors_of_a_page_are_headings(page: Path) -> None:
+    linked = [
+        ((page.parent / target).resolve() if target else page, anchor)
+        for target, anchor in ANCHOR.findall(page.read_text())
+    ]
+    assert [
+        (target.name, anchor)
+        for target, anchor in linked
+        if target.suffix == ".md" and anchor not in anchors(target)
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

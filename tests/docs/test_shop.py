@@ -152,7 +152,7 @@ def test_ctrl_c_ends_all_workers_of_the_shop(make: str, tmp_path: Path) -> None:
         shop.press_ctrl_c()
         shop.process.wait(PATIENCE)
         said = shop.tells("draining 2 workers")
-        assert "nobody listens there" in pasted(line).stdout
+        assert "nothing listens there" in pasted(line).stdout
     assert "Traceback" not in said
     assert "Error" not in said
     assert [times for _, times in payments(tmp_path / "shop.db")] == [1]

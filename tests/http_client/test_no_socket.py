@@ -102,7 +102,7 @@ def test_what_another_guard_let_in_is_left_to_it_and_dialled_by_nobody_else(
         relayed = asyncio.run(relaying(strict))
 
     assert (relayed.sent, relayed.dead) == (0, 0)
-    assert relayed.again >= len(LITERALS)
+    assert relayed.retried >= len(LITERALS)
     assert caplog.text.count("leads to") >= len(LITERALS)
     assert seen == []
 

@@ -41,7 +41,7 @@ def test_a_relay_without_httpx_keeps_its_messages_for_one_that_has_it(
     relayed = app.relay()
 
     assert (relayed.sent, relayed.dead) == (0, 0)
-    assert relayed.again >= 1
+    assert relayed.retried >= 1
     assert "needs httpx: pip install '.[http]'" in caplog.text
 
 

@@ -10,9 +10,9 @@ import duly
 from duly.core.clock import MICROSECOND
 from duly.inbox.route import (
     AS_NEEDED,
-    checked_keep,
-    checked_limit,
+    checked_max_body,
     checked_name,
+    checked_window,
     kept_headers,
     shortest_retention,
 )
@@ -61,9 +61,9 @@ def test_no_source_may_forget_an_event_that_its_provider_may_still_repeat(provid
     profile = provider_named(provider)
     assert shortest_retention(mine) == least
     assert least >= profile.retry_horizon
-    assert checked_keep(least, mine) == least // MICROSECOND
+    assert checked_window(least, mine) == least // MICROSECOND
     with pytest.raises(duly.errors.UsageError, match="is too short for") as caught:
-        checked_keep(least - MICROSECOND, mine)
+        checked_window(least - MICROSECOND, mine)
     # The figures that make it unsafe, and the one to use.
     for figure in (profile.retry_horizon, least, profile.title):
         assert str(figure) in str(caught.value)
@@ -73,9 +73,9 @@ def test_no_source_may_forget_an_event_that_its_provider_may_still_repeat(provid
 def test_a_source_remembers_for_thirty_days_or_longer_if_its_provider_needs_that(
     provider: str,
 ) -> None:
-    kept = checked_keep(AS_NEEDED, source(provider))
+    kept = checked_window(AS_NEEDED, source(provider))
     assert kept == max(30 * DAYS, LEAST[provider]) // MICROSECOND
-    assert checked_keep(None, source(provider)) is None
+    assert checked_window(None, source(provider)) is None
 
 
 def test_a_longer_tolerance_needs_a_longer_memory() -> None:
@@ -84,14 +84,14 @@ def test_a_longer_tolerance_needs_a_longer_memory() -> None:
     assert shortest_retention(source("stripe", tolerance=4 * DAYS)) == 4 * DAYS
     assert shortest_retention(source("stripe", tolerance=None)) == 3 * DAYS
     assert (
-        checked_keep(AS_NEEDED, source("stripe", tolerance=40 * DAYS)) == 40 * DAYS // MICROSECOND
+        checked_window(AS_NEEDED, source("stripe", tolerance=40 * DAYS)) == 40 * DAYS // MICROSECOND
     )
 
 
-@pytest.mark.parametrize("keep", [0, 30, "30 days", True, timedelta(0), -DAYS, timedelta.max, []])
-def test_a_memory_that_is_no_duration_is_refused(keep: object) -> None:
-    with pytest.raises(duly.errors.UsageError, match=r"keep must be|is too short"):
-        checked_keep(keep, source("github"))
+@pytest.mark.parametrize("window", [0, 30, "30 days", True, timedelta(0), -DAYS, timedelta.max, []])
+def test_a_memory_that_is_no_duration_is_refused(window: object) -> None:
+    with pytest.raises(duly.errors.UsageError, match=r"window must be|is too short"):
+        checked_window(window, source("github"))
 
 
 @pytest.mark.parametrize("name", ["a", "stripe", "Shop-1", "eu.stripe_live", "9", "x" * 100])
@@ -135,13 +135,13 @@ def test_the_scope_of_a_source_ends_with_its_name_whoever_the_tenant_is(app: dul
 
 @pytest.mark.parametrize("limit", [1, 1024, 25 * 1024 * 1024, 512 * 1024 * 1024])
 def test_a_limit_is_taken_as_it_is_written(limit: int) -> None:
-    assert checked_limit(limit) == limit
+    assert checked_max_body(limit) == limit
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 512 * 1024 * 1024 + 1, 1.5, "1 MiB", None])
 def test_a_limit_that_bounds_nothing_is_refused(limit: object) -> None:
-    with pytest.raises(duly.errors.UsageError, match="limit must be a whole number"):
-        checked_limit(limit)
+    with pytest.raises(duly.errors.UsageError, match="max_body must be a whole number"):
+        checked_max_body(limit)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -190,9 +190,9 @@ def test_header_names_may_come_from_anything_that_is_iterated_once() -> None:
 def test_a_source_that_was_refused_is_not_there(app: duly.Duly) -> None:
     secret = keys("github").receiver
     bad: list[dict[str, Any]] = [
-        {"keep": timedelta(seconds=1)},
-        {"bodies": timedelta(0)},
-        {"limit": 0},
+        {"window": timedelta(seconds=1)},
+        {"body_retention": timedelta(0)},
+        {"max_body": 0},
         {"headers": ["authorization"]},
         {"tenant": "shop"},
         {"inline": "yes"},

@@ -51,7 +51,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
 def everything(app: duly.Duly) -> list[Any]:
     """All that is in the database and known to the application."""
     rows = [found(app.store, f"SELECT * FROM duly_{table}") for table in TABLES]
-    return [rows, dict(app.registry.plain)]
+    return [rows, dict(app.registries.jobs.plain)]
 
 
 def spoiled(verb: Callable[..., Any], good: dict[str, object]) -> Iterator[tuple[str, Any]]:
@@ -104,7 +104,7 @@ def test_a_job_that_could_not_work_is_not_added(parameter: str) -> None:
     for value in BAD_IN_A_HANDLER[parameter]:
         given: dict[str, Any] = {"name": "send"} | {parameter: value}
         refused("job", parameter, partial(registered, app, send, given))
-        assert app.registry.plain == {}
+        assert app.registries.jobs.plain == {}
     app.close()
 
 
@@ -118,7 +118,7 @@ def test_a_function_that_could_not_be_a_job_is_not_added() -> None:
     for function in (*FUNCTIONS, with_event, with_more, generating):
         refused("job", "function", partial(registered, app, function, {"name": "send"}))
     refused("job", "name", lambda: app.job(lambda job: job))
-    assert app.registry.plain == {}
+    assert app.registries.jobs.plain == {}
     app.job(name="send")(send)
     refused("job", "name", partial(registered, app, charge_job, {"name": "send"}))
     assert app.job(name="send")(send) is send  # again, as after a reload

@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 import duly
+from duly.core.onestep import finish
 from duly.jobs.handlers import Handler, Handlers, checked_pattern, handler_of
+from duly.jobs.invoke import call_handler
 
 
 def plain(event: object) -> None: ...
@@ -89,7 +91,10 @@ def test_a_handler_is_given_what_its_parameters_name_and_nothing_else(
     assert handler.wants == wants
     assert handler.name == call.__qualname__
     offered = {"event": 1, "job": 2, "tx": 3}
-    assert handler.arguments(**offered) == {name: offered[name] for name in wants}
+    given: dict[str, Any] = {}
+    noted = replace(handler, call=lambda **values: given.update(values), mode="sync")
+    finish(call_handler(noted, **offered))
+    assert given == {name: offered[name] for name in wants}
 
 
 @pytest.mark.parametrize(

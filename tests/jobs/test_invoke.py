@@ -12,7 +12,8 @@ import duly
 from duly.core.session import OpenedTransaction
 from duly.jobs.handlers import handler_of
 from duly.jobs.invoke import HandlerFailed, run_in_transaction
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
+from duly.outbox.registry import OutboxRegistry
 
 # No handler here asks for a statement.
 NO_SESSION: Any = None
@@ -22,7 +23,9 @@ OPENED = OpenedTransaction(NO_SESSION, None)
 async def run(*calls: Callable[..., Any]) -> None:
     """Run handlers that are named by their place."""
     handlers = [handler_of(call, str(place)) for place, call in enumerate(calls, start=1)]
-    await run_in_transaction(handlers, "the event", OPENED, Registry())
+    await run_in_transaction(
+        handlers, "the event", OPENED, Registries(JobRegistry(), OutboxRegistry())
+    )
 
 
 async def test_a_handler_that_raises_is_told_by_its_name_with_the_cause() -> None:

@@ -11,8 +11,9 @@ import duly
 from duly.core.onestep import finish
 from duly.jobs.handlers import handler_of
 from duly.jobs.invoke import HandlerFailed, run_in_transaction
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
 from duly.jobs.tx import ENDINGS, AsyncTx, Tx, checked_statement, refuse_ending
+from duly.outbox.registry import OutboxRegistry
 from tests.support.growth import LINEAR, growth
 from tests.support.inboxes import done, found
 from tests.support.openings import WRITE, Colour, Site, a_site
@@ -43,7 +44,10 @@ async def handling(url: str, colour: Colour) -> AsyncIterator[tuple[Site, Callab
         async def handle(call: Callable[..., Any]) -> None:
             async with site.opened() as opened:
                 await run_in_transaction(
-                    [handler_of(call, "handler")], "the event", opened, Registry()
+                    [handler_of(call, "handler")],
+                    "the event",
+                    opened,
+                    Registries(JobRegistry(), OutboxRegistry()),
                 )
 
         yield site, handle
@@ -283,7 +287,9 @@ def test_a_blocking_transaction_never_waits(sqlite_url: str) -> None:
         async def handle() -> None:
             async with site.opened() as opened:
                 handlers = [handler_of(written("sync"), "handler")]
-                await run_in_transaction(handlers, "event", opened, Registry())
+                await run_in_transaction(
+                    handlers, "event", opened, Registries(JobRegistry(), OutboxRegistry())
+                )
 
         finish(handle())
         assert site.notes() == ["a"]

@@ -49,6 +49,7 @@ async def is_free(store: duly.types.Store, key: str) -> bool:
     return all(answer.first for answer in answers)
 
 
+@pytest.mark.promise("I12")
 @pytest.mark.parametrize("opened", ["cold", "warm"])
 @pytest.mark.parametrize("call", [dedup, dedup_many, enter])
 async def test_a_call_cancelled_at_any_await_has_claimed_nothing(

@@ -31,6 +31,7 @@ def raising(kind: type[BaseException]) -> None:
     raise kind
 
 
+@pytest.mark.promise("I12")
 @pytest.mark.parametrize("kind", EXITS)
 def test_an_exit_inside_a_leased_turn_or_a_fence_gives_the_key_back(
     kind: type[BaseException], url: str
@@ -43,6 +44,7 @@ def test_an_exit_inside_a_leased_turn_or_a_fence_gives_the_key_back(
         assert duly.fence(store, "shop", "a", lambda: "next") == "next"
 
 
+@pytest.mark.promise("I12")
 @pytest.mark.parametrize("kind", [each for each in EXITS if each is not StopIteration])
 async def test_an_exit_inside_an_awaited_turn_or_fence_gives_the_key_back(
     kind: type[BaseException], url: str

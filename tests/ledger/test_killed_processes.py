@@ -55,6 +55,7 @@ def worker(url: str) -> Iterator[Worker]:
         yield started
 
 
+@pytest.mark.promise("I2", "one transaction")
 def test_killed_between_claim_and_commit_leaves_nothing_and_the_next_is_first(
     worker: Worker, side: Side
 ) -> None:
@@ -73,6 +74,7 @@ def test_killed_between_claim_and_commit_leaves_nothing_and_the_next_is_first(
     assert side.effects() == ["a"]
 
 
+@pytest.mark.promise("I3")
 def test_killed_after_commit_before_telling_anyone_keeps_claim_work_and_result(
     worker: Worker, side: Side
 ) -> None:
@@ -125,6 +127,7 @@ def test_killed_under_a_lease_is_held_until_it_runs_out_then_taken_over_once(
     assert side.effects() == ["a"]
 
 
+@pytest.mark.promise("I8")
 @pytest.mark.parametrize(
     ("request_", "values"),
     [
@@ -174,6 +177,7 @@ def test_a_killed_holder_of_sqlites_write_lock_leaves_no_lock(worker: Worker, si
     assert side.effects() == []
 
 
+@pytest.mark.promise("I3", "one first", "machines")
 @pytest.mark.parametrize("form", ["transaction", "lease"])
 def test_racing_processes_killed_at_random_do_each_key_once(
     form: str, url: str, side: Side

@@ -47,7 +47,7 @@ from tests.support.arenas import Arena, Row, memory_arena, postgres_arena, sqlit
 
 LONG = os.environ.get("DULY_LONG") == "1"
 SETTINGS = settings(
-    max_examples=1000 if LONG else 25,
+    max_examples=1000 if LONG else 12,
     stateful_step_count=60 if LONG else 30,
     deadline=None,
     database=None,

@@ -181,7 +181,7 @@ async def an_office(
 @asynccontextmanager
 async def relaying(office: Office, **options: Any) -> AsyncIterator[Relay]:
     """A relay on a thread with an event loop of its own, told to stop at the end."""
-    relay = office.app.relaying(RelaySettings(**options))
+    relay = office.app.process.relay(RelaySettings(**options))
     running = asyncio.ensure_future(asyncio.to_thread(asyncio.run, ended(office, relay)))
     try:
         yield relay

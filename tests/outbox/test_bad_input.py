@@ -85,7 +85,7 @@ def an_app(url: str) -> Iterator[duly.Duly]:
 def everything(app: duly.Duly) -> list[Any]:
     """All that is in the database and known to the application."""
     rows = [found(app.store, f"SELECT * FROM duly_{table} ORDER BY 1, 2") for table in TABLES]
-    outgoing = app.registry.outgoing
+    outgoing = app.registries.outbox
     return [rows, dict(outgoing.transports), dict(outgoing.signers), outgoing.egress]
 
 
@@ -211,7 +211,7 @@ def test_a_transport_that_could_not_work_is_not_added() -> None:
         refused("transport", parameter, partial(transported, app, mail, options))
     for function in (*FUNCTIONS, with_more, with_key_only, generating, Generating(), int):
         refused("transport", "function", partial(transported, app, function, {"name": "mail"}))
-    assert app.registry.outgoing.transports == {}
+    assert app.registries.outbox.transports == {}
     app.transport("mail")(mail)
     refused("transport", "name", partial(transported, app, another_mail, {"name": "mail"}))
     assert app.transport("mail")(mail) is mail  # again, as after a reload
@@ -253,7 +253,7 @@ def test_a_signer_that_could_not_sign_is_not_added() -> None:
         refused("signer", parameter, partial(app.signer, **options))
     for function in (*FUNCTIONS, awaited, without, generating, Generating(), Awaiting()):
         refused("signer", "function", partial(signed_with, app, function, {"name": "ours"}))
-    assert app.registry.outgoing.signers == {}
+    assert app.registries.outbox.signers == {}
     app.signer("ours", secret=SECRET)
     refused("signer", "name", partial(app.signer, "ours", secret=SECRET))
     refused("signer", "name", partial(signed_with, app, billing, {"name": "ours"}))

@@ -332,11 +332,11 @@ async def test_a_message_that_nobody_can_send_is_dead_a_day_after_it_was_first_d
         staged = await office.send(sign="books", at=clock() + timedelta(days=days))
         began = office.message(staged.id).created_at
         # As in a relay that was started before there was one.
-        office.app.registry.outgoing.signers.clear()
+        office.app.registries.outbox.signers.clear()
         clock.advance(timedelta(days=max(days, 0)))
         for _ in range(2):
             for hours in (12, 12, 1):
-                assert (await office.relay()).again == 1
+                assert (await office.relay()).retried == 1
                 assert office.message(staged.id).counted == ("ready", 0, 0)
                 clock.advance(timedelta(hours=hours))
             assert (await office.relay()).dead == 1

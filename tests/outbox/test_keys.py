@@ -139,6 +139,7 @@ async def test_a_key_that_was_rolled_back_is_free(case: Case, place: DatabaseOf)
         assert (await office.send(key="paid-7")).first
 
 
+@pytest.mark.promise("I11")
 async def test_every_attempt_and_every_repeat_carries_the_key_of_the_first(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

@@ -119,7 +119,7 @@ async def test_a_receiver_that_asks_for_a_pause_is_not_said_to_keep_failing(
         office.there.answer("/hook", 429, headers={"Retry-After": "7"})
         await office.send()
         with caplog.at_level(logging.WARNING, logger="duly"):
-            assert (await office.relay()).again == 1
+            assert (await office.relay()).retried == 1
         told = f"{office.there.url} asked for a pause (Retry-After): nothing is sent there for"
         assert told in caplog.text
         assert "keeps failing" not in caplog.text

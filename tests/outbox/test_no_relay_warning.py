@@ -83,7 +83,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> int:
 
 def unattended(app: duly.Duly) -> bool:
     """What the next look would find."""
-    look = app.registry.outgoing.relay_liveness.is_unattended
+    look = app.registries.outbox.relay_liveness.is_unattended
     return finish(app.store.sync_runner.run_autocommit(look, wait=WAIT))
 
 
@@ -106,7 +106,7 @@ def test_a_caller_that_stages_without_a_relay_is_warned_once(
     app.send(ADDRESS)
     until(lambda: warnings(caplog) or None)
     app.send(ADDRESS)
-    assert not app.registry.outgoing.relay_liveness.wants_check()
+    assert not app.registries.outbox.relay_liveness.wants_check()
     assert warnings(caplog) == 1
 
 
@@ -199,5 +199,5 @@ def test_a_test_is_not_warned_that_no_relay_is_alive(
     app: duly.Duly, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), isolated(app) as trial:
-        trial.app.registry.outgoing.relay_liveness.warn_if_unattended(unattended=True)
+        trial.app.registries.outbox.relay_liveness.warn_if_unattended(unattended=True)
     assert not warnings(caplog)

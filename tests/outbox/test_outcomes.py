@@ -64,7 +64,7 @@ async def test_each_status_decides_as_designed(
             found = {s: outcome[states[id]] if id in states else SENT for s, id in ids.items()}
             assert found == ANSWERS
             told = list(ANSWERS.values())
-            assert (relayed.sent, relayed.again, relayed.dead) == (
+            assert (relayed.sent, relayed.retried, relayed.dead) == (
                 told.count(SENT), told.count(AGAIN), told.count(DEAD),
             )  # fmt: skip
             # One request to each, and none to where a redirect leads.
@@ -144,7 +144,7 @@ async def test_retry_after_is_honoured_in_seconds_and_as_a_date_up_to_a_day(
             for number, (text, there) in enumerate(receivers.items()):
                 there.answer("/", 503 if number % 2 else 429, headers={"Retry-After": text})
                 await office.send(f"{there.url}/")
-            assert (await office.relay()).again == len(asked)
+            assert (await office.relay()).retried == len(asked)
             waits = {row.destination: row.wait.total_seconds() for row in office.messages()}
             for text, (least, most) in asked.items():
                 assert least <= waits[receivers[text].url] <= most, text
@@ -161,7 +161,7 @@ async def test_a_wish_for_no_pause_does_not_use_up_the_attempts_at_once(
             behind.answer("/hook", 503, headers={"Retry-After": past})
             await office.send()
             await office.send(f"{behind.url}/hook")
-            assert (await office.relay()).again == 2
+            assert (await office.relay()).retried == 2
             assert [row.counted for row in office.messages()] == [("ready", 1, 0)] * 2
 
 
@@ -176,7 +176,7 @@ async def test_the_last_attempt_makes_it_a_dead_letter_that_says_why(
         ends = []
         for _ in range(4):
             relayed = await office.relay()
-            ends.append((relayed.again, relayed.dead))
+            ends.append((relayed.retried, relayed.dead))
             clock.advance(timedelta(hours=1))
         assert ends == [(1, 0), (1, 0), (0, 1), (0, 0)]
         assert len(office.there.requests) == 3
@@ -196,7 +196,7 @@ async def test_a_receiver_that_is_not_there_is_tried_again(
         url = gone.url
     async with an_office(case, place, clock, gone) as office:
         staged = await office.send(f"{url}/hook")
-        assert (await office.relay()).again == 1
+        assert (await office.relay()).retried == 1
         row = office.message(staged.id)
         assert row.counted == ("ready", 1, 0)
         assert row.error is not None
@@ -213,7 +213,7 @@ async def test_a_receiver_that_does_not_answer_in_time_is_tried_again(
     async with an_office(case, place, clock, deadline=deadline) as office:
         released = office.there.hold("/hook")
         staged = await office.send()
-        assert (await office.relay()).again == 1
+        assert (await office.relay()).retried == 1
         row = office.message(staged.id)
         assert row.counted == ("ready", 1, 0)
         assert row.error is not None

@@ -19,7 +19,7 @@ from duly.outbox.egress import Egress
 from duly.outbox.lease import STAGED, peek_outbox, take
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import RELEASED
-from duly.relay import dispatcher, fetcher, poller
+from duly.relay import dispatcher, poller
 from duly.relay import sender as sending
 from duly.relay.destination import UNHEALTHY_AFTER
 from duly.relay.settings import RelaySettings
@@ -116,7 +116,7 @@ async def test_a_transport_that_is_cancelled_inside_uses_up_its_attempts(
         staged = await office.send("mail:ann")
         async with asyncio.timeout(PATIENCE):
             relayed = await office.relay()
-        assert (relayed.again, relayed.dead, calls) == (2, 1, 3)
+        assert (relayed.retried, relayed.dead, calls) == (2, 1, 3)
         assert office.message(staged.id).counted == ("dead", 3, 0)
 
 
@@ -163,7 +163,7 @@ async def test_not_yet_is_for_jobs_and_a_transport_that_says_it_is_told_so(
         office.app.transport("mail", attempts=2, backoff=AT_ONCE)(mail)
         staged = await office.send("mail:ann")
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.dead) == (0, 1, 1)
+        assert (relayed.sent, relayed.retried, relayed.dead) == (0, 1, 1)
         error = office.message(staged.id).error
         assert error is not None
         assert "transport mail said NotYet, which is for jobs: say Retry" in error["message"]
@@ -254,7 +254,7 @@ async def test_an_answer_about_one_message_holds_up_no_other(case: Case, place: 
         await office.send_all(["/409", "/425"] * UNHEALTHY_AFTER)
         await office.send_many(UNHEALTHY_AFTER)
         relayed = await office.relay(per_destination=1)
-        assert (relayed.sent, relayed.again) == (UNHEALTHY_AFTER, 2 * UNHEALTHY_AFTER)
+        assert (relayed.sent, relayed.retried) == (UNHEALTHY_AFTER, 2 * UNHEALTHY_AFTER)
 
 
 @alone
@@ -308,7 +308,7 @@ async def test_one_call_that_hangs_costs_its_own_place_and_stops_nobody(
         await office.send_all(["mail:hangs"] + ["mail:ann"] * 80)
         relayed = await office.relay()
         released.set()
-        assert (relayed.sent, relayed.again, relayed.stuck) == (80, 1, False)
+        assert (relayed.sent, relayed.retried, relayed.stuck) == (80, 1, False)
         assert most <= 3
 
 
@@ -329,7 +329,7 @@ async def test_where_every_place_hangs_the_relay_ends_and_the_rest_is_left_unhar
         async with asyncio.timeout(PATIENCE):
             relayed = await office.relay()
         released.set()
-        assert (relayed.again >= 2, relayed.dead, relayed.stuck) == (True, 0, True)
+        assert (relayed.retried >= 2, relayed.dead, relayed.stuck) == (True, 0, True)
         left = {row.id: row.counted for row in office.messages()}
         assert {left[id] for id in rest if id in left} <= {("ready", 0, 0)}
 
@@ -351,7 +351,7 @@ async def test_a_transport_that_does_not_let_itself_be_cancelled_keeps_no_relay(
     async with an_office(case, place) as office:
         office.app.transport("mail")(mail)
         staged = await office.send("mail:ann")
-        relay = office.app.relaying(RelaySettings())
+        relay = office.app.process.relay(RelaySettings())
         running = asyncio.ensure_future(relay.run())
         await begun.wait()
         relay.stop_now()
@@ -374,7 +374,7 @@ async def test_a_relay_that_is_cancelled_while_it_takes_gives_back_what_it_took(
         time.sleep(0.2)  # noqa: ASYNC251  # on the thread of the store
         return leases
 
-    monkeypatch.setattr(fetcher, "take", slowly)
+    monkeypatch.setattr(poller, "take", slowly)
     async with an_office(case, place) as office:
         await office.send_many(5)
         running = asyncio.ensure_future(office.app.aio.relay())
@@ -474,7 +474,7 @@ async def test_a_dear_look_is_taken_seldom(
         return await peek_outbox(session)
 
     async with an_office(case, place) as office:
-        relay = office.app.relaying(RelaySettings())
+        relay = office.app.process.relay(RelaySettings())
         lookout = relay._poller
         assert lookout.pause_between_polls(poller.POLL_INTERVAL) == poller.POLL_INTERVAL
         monkeypatch.setattr(poller, "peek_outbox", dear)

@@ -44,6 +44,7 @@ async def in_transaction(office: Office, fails: bool) -> None:
     await asyncio.to_thread(blocking)
 
 
+@pytest.mark.promise("I11")
 async def test_what_was_committed_arrives_with_its_id_and_body(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -55,7 +56,7 @@ async def test_what_was_committed_arrives_with_its_id_and_body(
 
         assert plain.first
         assert plain.id in staged
-        assert (relayed.sent, relayed.resent, relayed.again, relayed.dead) == (2, 0, 0, 0)
+        assert (relayed.sent, relayed.resent, relayed.retried, relayed.dead) == (2, 0, 0, 0)
         assert office.messages() == []
         arrived = office.there.requests
         assert sorted(one.headers["idempotency-key"] for one in arrived) == sorted(staged)
@@ -64,6 +65,7 @@ async def test_what_was_committed_arrives_with_its_id_and_body(
         }
 
 
+@pytest.mark.promise("I11")
 async def test_what_was_rolled_back_was_never_there(case: Case, place: DatabaseOf) -> None:
     async with an_office(case, place) as office:
         with pytest.raises(Trouble):
@@ -73,6 +75,7 @@ async def test_what_was_rolled_back_was_never_there(case: Case, place: DatabaseO
         assert office.there.requests == []
 
 
+@pytest.mark.promise("I11", "one transaction")
 async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -88,7 +91,7 @@ async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
         office.subject.job(notify, attempts=3)
         job = await office.subject.enqueue()
         worked = await office.subject.work()
-        assert (worked.done, worked.again) == (1, 2)
+        assert (worked.done, worked.retried) == (1, 2)
         assert office.subject.records.notes(job) == ["3"]
         [message] = office.messages()
         await office.relay()

@@ -81,6 +81,7 @@ def column(bench: Bench, name: str) -> object:
     return found
 
 
+@pytest.mark.promise("I7")
 @pytest.mark.parametrize(("situation", "attempt"), ALLOWED)
 def test_a_message_moves_as_the_table_says(
     bench: Bench, situation: Situation, attempt: str
@@ -91,6 +92,7 @@ def test_a_message_moves_as_the_table_says(
     assert bench.state() == situation.allowed[attempt]
 
 
+@pytest.mark.promise("I7")
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
 def test_a_message_moves_in_no_other_way(bench: Bench, situation: Situation) -> None:
     lease = situation.make(bench)
@@ -116,6 +118,7 @@ def test_every_statement_that_changes_messages_is_tried_here(dialect: str) -> No
     assert tried - {"outbox_sent", "outbox_discard"} <= changing
 
 
+@pytest.mark.promise("I10")
 def test_a_lease_has_a_token_of_its_own_and_the_next_epoch(bench: Bench) -> None:
     first = leased(bench)
     bench.settle(first, RELEASED)
@@ -195,6 +198,7 @@ def test_no_lease_is_rescued_before_its_end(bench: Bench) -> None:
     assert bench.run(rescue)
 
 
+@pytest.mark.promise("I8")
 def test_a_relay_that_was_paused_past_its_lease_changes_nothing(bench: Bench) -> None:
     old = run_out(bench)
     assert bench.run(rescue)

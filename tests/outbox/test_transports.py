@@ -89,7 +89,7 @@ async def test_a_transport_that_raises_is_called_again_with_the_same_key(
         mail.register(office)
         staged = await office.send(TO)
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.resent) == (1, 2, 2)
+        assert (relayed.sent, relayed.retried, relayed.resent) == (1, 2, 2)
         assert [message.attempt for message, _ in mail.seen] == [1, 2, 3]
         assert {(message.id, key) for message, key in mail.seen} == {(staged.id, staged.id)}
         assert office.history(staged.id) == [("mail", "sent", 3)]
@@ -107,7 +107,7 @@ async def test_a_transport_that_keeps_raising_ends_as_a_dead_letter_with_its_tra
         mail.register(office, attempts=2)
         await office.send(TO)
         relayed = await office.relay()
-        assert (relayed.again, relayed.dead) == (1, 1)
+        assert (relayed.retried, relayed.dead) == (1, 1)
         [letter] = await office.call("outbox.dead")
         assert letter.destination == "mail"
         assert letter.failure.message == "no answer"
@@ -137,7 +137,7 @@ async def test_a_transport_decides_with_retry_and_dead(
         mail.register(office, backoff=duly.Backoff(first=timedelta(seconds=4)))
         ids = {to: (await office.send(f"mail:{to}")).id for to in answers}
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.dead) == (0, 2, 1)
+        assert (relayed.sent, relayed.retried, relayed.dead) == (0, 2, 1)
         late, soon, dead = (office.message(ids[to]) for to in ("late", "soon", "dead"))
         assert (late.state, soon.state, dead.state) == ("ready", "ready", "dead")
         assert timedelta(minutes=7) <= late.wait <= timedelta(minutes=7, seconds=4)
@@ -196,7 +196,7 @@ async def test_a_transport_that_hangs_times_out_and_is_called_again(
         staged = await office.send(TO)
         relayed = await office.relay()
         released.set()
-        assert (relayed.sent, relayed.again) == (1, 1)
+        assert (relayed.sent, relayed.retried) == (1, 1)
         assert calls == [1, 2]
         assert office.history(staged.id) == [("mail", "sent", 2)]
 
@@ -231,7 +231,7 @@ async def test_a_message_of_a_newer_deploy_waits_until_its_transport_and_signer_
         office.app.signer("ours", secret="whsec_" + "A" * 32)
         mailed = await office.send(TO, attempts=2)
         signed = await office.send("/hook", sign="ours", attempts=2)
-        known = office.app.registry.outgoing
+        known = office.app.registries.outbox
         transports, signers = dict(known.transports), dict(known.signers)
         known.transports.clear()
         known.signers.clear()
@@ -242,7 +242,7 @@ async def test_a_message_of_a_newer_deploy_waits_until_its_transport_and_signer_
         row = office.message(signed.id)
         assert row.error is not None
         assert "this process has no signer ours" in row.error["message"]
-        assert "no such transport here" in caplog.text
+        assert "this relay has no such transport" in caplog.text
         for id in (mailed.id, signed.id):
             assert office.message(id).counted == ("ready", 0, 0)
         known.transports.update(transports)
@@ -259,7 +259,7 @@ async def test_an_origin_that_this_process_does_not_allow_waits_for_one_that_doe
 ) -> None:
     async with an_office(case, place, clock) as office:
         staged = await office.send(attempts=2)
-        outgoing = office.app.registry.outgoing
+        outgoing = office.app.registries.outbox
         allowed, outgoing.egress = outgoing.egress, Egress()
         for _ in range(3):  # more often than it may fail
             await office.relay()

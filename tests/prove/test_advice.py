@@ -21,12 +21,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import duly
+from duly import fastapi
 from duly.prove.asks import EventAsk
 from duly.prove.assertion import assert_effectively_once
 from duly.prove.case_runner import ProofRequest
 from duly.prove.loader import Subject
 from duly.prove.prover import ProofOptions, prove_handler
-from duly.receiver.integrations import starlette
 from tests.prove.test_assert import EVENT, SECRET, failure, shop
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 BANK = "https://bank.example/charges"
 BY_MAIL = 'tx.send("mail:…")'
@@ -179,7 +179,7 @@ def test_what_a_route_does_after_the_claim_is_told_to_move(inline: bool, tmp_pat
     app = shop(path, lambda: None)
     app.source("till", provider="standard-webhooks", secret=SECRET, inline=inline)
     app.on("till", "order.*", name="served")(created)
-    receive = starlette.endpoint(app, "till")
+    receive = fastapi.endpoint(app, "till")
 
     async def pay(request: Request) -> Any:
         answer = await receive(request)

@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from duly import fastapi
 from duly.prove.assertion import assert_effectively_once
-from duly.receiver.integrations import starlette
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MADE, SET = {"type": "made", "order": "o-1"}, {"type": "set", "order": "o-1"}
 
 
 def refusing(app: duly.Duly) -> Starlette:
-    receive = starlette.endpoint(app, "shop")
+    receive = fastapi.endpoint(app, "shop")
 
     async def pay(request: Request) -> Any:
         answer = await receive(request)

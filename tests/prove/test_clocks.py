@@ -133,7 +133,7 @@ def test_an_event_that_was_recorded_long_ago_is_proved_at_its_own_time(tmp_path:
 
     app.close()
     assert verdict.finding is None
-    assert "the event is of 1970-01-01, before what its source remembers (keep=)" in " ".join(
+    assert "the event is of 1970-01-01, before what its source remembers (window=)" in " ".join(
         verdict.notes
     )
 

@@ -43,7 +43,7 @@ class Order(models.Model):
 import duly
 from shop.models import Order
 
-app = duly.Duly(begin=duly.django("default"))
+app = duly.Duly(begin=duly.django.database("default"))
 app.source("orders", provider="github", secret="secret")
 
 @app.on("orders", "paid")

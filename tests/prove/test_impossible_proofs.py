@@ -151,5 +151,5 @@ def test_a_program_is_told_in_json_why_nothing_was_proved(
 
 def test_the_proof_in_a_test_is_had_from_its_own_package_and_its_old_place_says_so() -> None:
     assert prove.__all__ == ["assert_effectively_once"]
-    with pytest.raises(AttributeError, match=r"is now duly\.prove\.assert_effectively_once"):
+    with pytest.raises(ImportError, match=r"is now duly\.prove\.assert_effectively_once"):
         duly.assert_effectively_once  # type: ignore[attr-defined]  # noqa: B018

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import duly
+from duly import fastapi
 from duly.prove.asks import EventAsk
 from duly.prove.assertion import assert_effectively_once
 from duly.prove.case_runner import ProofRequest
 from duly.prove.loader import Subject
 from duly.prove.prover import ProofOptions, prove_handler
-from duly.receiver.integrations import starlette
 from duly.webhooks.examples import ED25519_PRIVATE, ED25519_PUBLIC
 from tests.prove.test_assert import EVENT, SECRET, right, shop
 
@@ -60,7 +60,7 @@ def test_a_source_that_answers_without_a_body_can_be_proved(tmp_path: Path) -> N
 
 
 def site_that_says(app: duly.Duly, *, handing_over: bool) -> Starlette:
-    receive = starlette.endpoint(app, "shop")
+    receive = fastapi.endpoint(app, "shop")
 
     async def pay(request: Request) -> Response:
         if handing_over:
@@ -89,7 +89,9 @@ def test_a_source_with_a_public_key_is_lent_one_whose_private_half_is_known(tmp_
     app = with_discord(tmp_path / "shop.db")
     assert_effectively_once(app, INSTALLED, only="twice")
     assert_effectively_once(app, INSTALLED, source="discord", only="twice")
-    assert len(app._route("discord").source.secrets) == 1  # nothing of it is left in this process
+    assert (
+        len(app.site.route_named("discord").source.secrets) == 1
+    )  # nothing of it is left in this process
     app.close()
 
 

@@ -163,5 +163,5 @@ def test_a_file_that_stays_locked_is_not_waited_for_without_end(
     monkeypatch.setattr(sqlite, "BUSY", 0.1)
     with closing(sqlite3.connect(folder / "audit.db")) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(duly.errors.UsageError, match="somebody has locked"):
+        with pytest.raises(duly.errors.UsageError, match="another process has locked"):
             sqlite.copy_database(folder / "shop.db", folder / "audit.db")

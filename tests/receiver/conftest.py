@@ -9,6 +9,7 @@ import pytest
 from tests.receiver.records import EFFECTS, Records, settled_file
 from tests.receiver.subjects import BOUNCED, WOVEN, Case, DatabaseOf, cases
 from tests.stores.join.sqlite_handles import path_of
+from tests.support.sizes import mostly_wide
 
 NAMES = ("case", "woven", "stored", "deferred", "inline", "durable_inline")
 INSIDE = [case for case in WOVEN if case.way != "deferred"]
@@ -18,7 +19,7 @@ def named(case: Case) -> str:
     return case.name
 
 
-@pytest.fixture(params=[*cases(), *BOUNCED], ids=named)
+@pytest.fixture(params=mostly_wide([*cases(), *BOUNCED], shown=WOVEN.__contains__), ids=named)
 def case(request: pytest.FixtureRequest) -> Case:
     """Every store, server and way to work."""
     found: Case = request.param

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.receiver.drivers import Request
 from tests.receiver.senders import OTHER, PAID
 
@@ -22,6 +24,7 @@ def nameless(hub: Sender, body: bytes = PAID) -> Request:
     return Request(request.path, request.body, kept)
 
 
+@pytest.mark.promise("I5")
 async def test_a_changed_body_under_a_signed_id_is_a_duplicate_that_says_so(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -41,6 +44,7 @@ async def test_a_changed_body_under_a_signed_id_is_a_duplicate_that_says_so(
         }  # fmt: skip
 
 
+@pytest.mark.promise("I14")
 async def test_a_changed_body_under_an_unsigned_id_is_a_conflict_that_is_kept_once(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -75,6 +79,7 @@ async def test_a_conflict_harms_neither_the_event_nor_the_body_it_names(
         assert hub.worked() == [("id_1", "handle"), ("id_2", "handle")]
 
 
+@pytest.mark.promise("I14")
 async def test_a_known_body_under_a_fresh_unsigned_id_is_a_conflict_flagged_as_replayed(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

@@ -25,6 +25,7 @@ def told(answers: list[Answer]) -> Counter[tuple[int, str]]:
     return Counter((answer.status, answer.said) for answer in answers)
 
 
+@pytest.mark.promise("I5", "one first")
 async def test_of_200_concurrent_copies_one_is_accepted_and_all_are_acknowledged(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -75,6 +76,7 @@ async def test_of_many_bodies_under_one_signed_id_one_is_processed(
         assert shop.worked() == [("evt_1", "handle")]
 
 
+@pytest.mark.promise("I14")
 async def test_of_many_bodies_under_one_unsigned_id_one_is_processed_and_each_other_is_kept(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

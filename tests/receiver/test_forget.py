@@ -160,7 +160,7 @@ async def test_an_event_that_was_too_old_is_so_again_and_its_forgetter_is_told(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        stripe = subject.source("stripe", now=clock, window=KEEP)
         body = created(clock, KEEP + SECOND)
         assert (await stripe.send(body)).said == "too_old"
         forgotten = await subject.forget(stripe.name, "evt_1")
@@ -174,10 +174,10 @@ async def test_an_event_that_was_too_old_is_processed_where_nothing_is_too_old_a
 ) -> None:
     body = created(clock, KEEP + SECOND)
     async with durable_inline.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        stripe = subject.source("stripe", now=clock, window=KEEP)
         assert (await stripe.send(body)).said == "too_old"
     async with durable_inline.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=None, name=stripe.name)
+        stripe = subject.source("stripe", now=clock, window=None, name=stripe.name)
         forgotten = await subject.forget(stripe.name, "evt_1")
         assert (forgotten.too_old, forgotten.handlers) == (True, ("handle",))
         assert (await stripe.send(body)).said == "accepted"

@@ -58,6 +58,7 @@ async def reached(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.reached.wait, PATIENCE)
 
 
+@pytest.mark.promise("I2", "I3", "one transaction")
 async def test_a_handler_that_raises_leaves_nothing_and_its_senders_retry_works(
     inline: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -98,6 +99,7 @@ async def test_what_an_earlier_handler_wrote_goes_with_the_one_that_raises(
         assert shop.worked() == [("id_1", "handle"), ("id_1", "second")]
 
 
+@pytest.mark.promise("one transaction")
 async def test_of_one_delivery_all_events_are_handled_or_none(
     inline: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -199,6 +201,7 @@ async def test_whoever_waits_too_long_for_the_work_is_told_to_come_again(
         assert shop.worked() == [("evt_1", "handle")]
 
 
+@pytest.mark.promise("I3")
 async def test_batches_in_opposite_orders_never_handle_an_event_twice(
     inline: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.receiver.drivers import REMOTE, Request
 from tests.receiver.senders import OTHER, PAID
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from tests.receiver.subjects import Case, DatabaseOf
 
 
+@pytest.mark.promise("I1", "I4")
 async def test_the_first_delivery_is_accepted_with_its_claim_event_arrival_and_work(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -92,6 +95,7 @@ async def test_the_headers_that_were_asked_for_are_kept_and_no_secret_ever(
     assert "the one seed" not in str(row)
 
 
+@pytest.mark.promise("I5")
 async def test_a_retry_is_a_duplicate_and_leaves_everything_as_it_was(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

@@ -59,7 +59,7 @@ def places(request: pytest.FixtureRequest) -> dict[str, DatabaseOf]:
 
 async def in_bodies(subject: Subject, clock: HandClock) -> list[Answer]:
     """Ids, types and times as Stripe writes them, which are signed."""
-    stripe = subject.source("stripe", now=clock, keep=None)
+    stripe = subject.source("stripe", now=clock, window=None)
     bodies = [written(id=id, type="a") for id in (*STRANGE, *NUMBERS)]
     bodies += [written(id=f"t{n}", type=one) for n, one in enumerate([*STRANGE, *NUMBERS])]
     bodies += [written(id=f"c{n}", type="a", created=one) for n, one in enumerate(TIMES)]
@@ -136,7 +136,7 @@ async def test_a_time_beyond_the_calendar_is_no_error(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        shop = subject.source(now=clock, keep=None)
+        shop = subject.source(now=clock, window=None)
         for number, time in enumerate(TIMES):
             answer = await shop.send(written(type="a", timestamp=time), id=f"evt_{number}")
             assert (answer.status, answer.said) == (200, "accepted"), time

@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.promise("I5", "machines")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_copies_that_reach_several_processes_are_accepted_once_and_acknowledged_by_all(

@@ -9,6 +9,8 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.receiver.drivers import Exchange, Request
 from tests.receiver.senders import PAID
 from tests.webhooks.genuine import keys
@@ -84,11 +86,12 @@ def encoded(shop: Sender) -> Iterator[Refusal]:
         yield encoding, squeezed, 415, "UNSUPPORTED_ENCODING"
 
 
+@pytest.mark.promise("I4", "I13")
 async def test_what_is_refused_is_told_why_and_writes_nothing(
     deferred: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with deferred.open(place, clock) as subject:
-        shop = subject.source(now=clock, limit=LIMIT)
+        shop = subject.source(now=clock, max_body=LIMIT)
         before = subject.records.everything()
         kinds = [forged(shop, clock), misplaced(shop), oversized(shop), encoded(shop)]
         for what, request, status, code in (one for several in kinds for one in several):
@@ -103,11 +106,12 @@ async def test_what_is_refused_is_told_why_and_writes_nothing(
         assert shop.worked() == [("evt_1", "handle")]
 
 
+@pytest.mark.promise("I13")
 async def test_what_is_refused_reaches_no_inline_handler(
     inline: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with inline.open(place, clock) as subject:
-        shop = subject.source(now=clock, limit=LIMIT)
+        shop = subject.source(now=clock, max_body=LIMIT)
         before = subject.records.everything()
         for what, request, status, code in forged(shop, clock):
             answer = await subject.ask(request)
@@ -120,7 +124,7 @@ async def test_a_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(
     deferred: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with deferred.open(place, clock) as subject:
-        shop = subject.source(now=clock, limit=LIMIT)
+        shop = subject.source(now=clock, max_body=LIMIT)
         for chunks, length in ((1, True), (3, True), (3, False)):
             fits = shop.request(b" " * LIMIT, id=f"evt_{chunks}{length}")
             over = shop.request(b" " * (LIMIT + 1), id="evt_over")

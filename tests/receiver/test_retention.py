@@ -41,26 +41,26 @@ def test_a_memory_shorter_than_the_senders_retries_is_refused_with_the_figure(
     secret = keys(name).receiver
     for source, keep in ((f"{name}-a", least - MICROSECOND), (f"{name}-b", timedelta(seconds=1))):
         with pytest.raises(duly.errors.DulyError) as caught:
-            app.source(source, provider=name, secret=secret, keep=keep)
+            app.source(source, provider=name, secret=secret, window=keep)
         assert f"at least {least}" in str(caught.value)
         assert profile.title is not None
         assert profile.title in str(caught.value)
-    app.source(f"{name}-enough", provider=name, secret=secret, keep=least)
+    app.source(f"{name}-enough", provider=name, secret=secret, window=least)
     app.source(f"{name}-usual", provider=name, secret=secret)
-    app.source(f"{name}-ever", provider=name, secret=secret, keep=None)
+    app.source(f"{name}-ever", provider=name, secret=secret, window=None)
 
 
 def test_a_longer_tolerance_needs_a_longer_memory(app: duly.Duly) -> None:
     week = timedelta(days=7)
     with pytest.raises(duly.errors.DulyError, match="at least 7 days"):
-        app.source("patient", provider="stripe", secret="s", keep=week / 2, tolerance=week)
+        app.source("patient", provider="stripe", secret="s", window=week / 2, tolerance=week)
 
 
 async def test_after_its_time_an_event_is_first_again_and_not_before(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        hub = subject.source("github", now=clock, keep=MONTH)
+        hub = subject.source("github", now=clock, window=MONTH)
         await hub.send(PAID, id="id_1", type="push")
         subject.records.finish(hub.name)
         clock.advance(MONTH - MICROSECOND)
@@ -78,7 +78,7 @@ async def test_a_claim_that_was_pruned_is_first_again(
 ) -> None:
     clock.moment = clock.moment.replace(year=1995)  # a time of its own: prune looks at everything
     async with woven.open(place, clock) as subject:
-        shop = subject.source(now=clock, keep=MONTH)
+        shop = subject.source(now=clock, window=MONTH)
         await shop.send(id="evt_1")
         subject.records.finish(shop.name)
         clock.advance(MONTH)
@@ -93,7 +93,7 @@ async def test_an_event_is_remembered_for_as_long_as_it_has_work(
 ) -> None:
     clock.moment = clock.moment.replace(year=1995)
     async with stored.open(place, clock) as subject:
-        shop = subject.source(now=clock, keep=MONTH)
+        shop = subject.source(now=clock, window=MONTH)
         await shop.send(id="evt_1")
         subject.records.settle(shop.name, state)
         clock.advance(2 * MONTH)
@@ -112,7 +112,7 @@ async def test_a_body_is_remembered_for_as_long_as_its_event_has_work(
     stored: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with stored.open(place, clock) as subject:
-        hub = subject.source("github", now=clock, keep=MONTH)
+        hub = subject.source("github", now=clock, window=MONTH)
         await hub.send(PAID, id="id_1", type="push")
         clock.advance(2 * MONTH)
         assert (await hub.send(PAID, id="id_2", type="push")).said == "conflict"
@@ -123,7 +123,7 @@ async def test_the_event_of_a_body_that_is_remembered_is_a_duplicate_and_no_conf
     stored: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with stored.open(place, clock) as subject:
-        hub = subject.source("github", now=clock, keep=MONTH)
+        hub = subject.source("github", now=clock, window=MONTH)
         await hub.send(PAID, id="id_1", type="push")
         clock.advance(2 * MONTH)
         assert (await hub.send(PAID, id="id_1", type="push")).said == "duplicate"
@@ -139,7 +139,7 @@ async def test_a_forgotten_event_leaves_the_guard_to_a_later_one_with_the_same_b
     stored: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with stored.open(place, clock) as subject:
-        hub = subject.source("github", now=clock, keep=MONTH)
+        hub = subject.source("github", now=clock, window=MONTH)
         await hub.send(PAID, id="id_1", type="push")
         subject.records.finish(hub.name)
         clock.advance(MONTH)
@@ -155,7 +155,7 @@ async def test_a_source_that_forgets_nothing_knows_an_event_for_ever(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        shop = subject.source(now=clock, keep=None)
+        shop = subject.source(now=clock, window=None)
         await shop.send(id="evt_1")
         subject.records.finish(shop.name)
         clock.advance(CENTURY)
@@ -167,7 +167,7 @@ async def test_a_body_that_was_refused_under_a_known_id_is_processed_under_its_o
     stored: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with stored.open(place, clock) as subject:
-        hub = subject.source("github", now=clock, keep=MONTH)
+        hub = subject.source("github", now=clock, window=MONTH)
         await hub.send(PAID, id="id_1", type="push")
         other = text({"action": "opened", "number": 7})
         assert (await hub.send(other, id="id_1", type="push")).said == "conflict"

@@ -37,7 +37,7 @@ async def test_an_event_that_happened_before_the_memory_is_parked(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        stripe = subject.source("stripe", now=clock, window=KEEP)
         answer = await stripe.send(created(clock, KEEP + SECOND))
         assert (answer.status, answer.said) == (200, "too_old")
         assert answer.json["event"] == "evt_1"
@@ -54,7 +54,7 @@ async def test_a_delivery_that_was_signed_before_the_memory_is_parked(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        shop = subject.source(now=clock, keep=KEEP, tolerance=None)
+        shop = subject.source(now=clock, window=KEEP, tolerance=None)
         answer = await shop.send(PAID, id="evt_1", now=clock() - KEEP - SECOND)
         assert (answer.status, answer.said) == (200, "too_old")
         signed = f"{clock() - KEEP - SECOND:%Y-%m-%dT%H:%M:%SZ}"
@@ -71,21 +71,21 @@ async def test_the_log_tells_of_old_events_once_in_a_while_for_each_source(
 ) -> None:
     monkeypatch.setattr(log_throttle, "PAUSE", 3600.0)
     async with stored.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        stripe = subject.source("stripe", now=clock, window=KEEP)
         with caplog.at_level(logging.WARNING, logger="duly"):
             for number in range(5):
                 old = created(clock, KEEP + SECOND, f"evt_{number}")
                 assert (await stripe.send(old)).said == "too_old"
     [line] = [record.getMessage() for record in caplog.records if "too_old" in record.getMessage()]
     assert line.startswith(f"event 'evt_0' of {stripe.name} is too_old: its event time is ")
-    assert "raise keep= of the source" in line
+    assert "raise window= of the source" in line
 
 
 async def test_what_the_memory_still_covers_is_not_too_old(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP, tolerance=None)
+        stripe = subject.source("stripe", now=clock, window=KEEP, tolerance=None)
         assert (await stripe.send(created(clock, KEEP))).said == "accepted"
         late = created(clock, KEEP, "evt_2")
         assert (await stripe.send(late, now=clock() - KEEP)).said == "accepted"
@@ -96,7 +96,7 @@ async def test_a_known_event_is_a_duplicate_however_old_it_is(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        stripe = subject.source("stripe", now=clock, window=KEEP)
         body = created(clock, KEEP - SECOND)
         assert (await stripe.send(body)).said == "accepted"
         clock.advance(2 * SECOND)
@@ -107,7 +107,7 @@ async def test_nothing_is_too_old_for_a_source_that_forgets_nothing(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
     async with woven.open(place, clock) as subject:
-        stripe = subject.source("stripe", now=clock, keep=None, tolerance=None)
+        stripe = subject.source("stripe", now=clock, window=None, tolerance=None)
         old = timedelta(days=7000)
         assert (await stripe.send(created(clock, old), now=clock() - old)).said == "accepted"
         assert stripe.worked() == [("evt_1", "handle")]
@@ -118,7 +118,7 @@ async def test_a_time_that_is_not_signed_parks_nothing(
 ) -> None:
     # Whoever repeats a delivery could write any time there.
     async with stored.open(place, clock) as subject:
-        shop = subject.source("shopify", now=clock, keep=KEEP)
+        shop = subject.source("shopify", now=clock, window=KEEP)
         old = {"X-Shopify-Triggered-At": "2001-01-01T00:00:00Z"}
         assert (await shop.send(b"{}", id="id_1", headers=old)).said == "accepted"
 
@@ -132,7 +132,7 @@ async def test_an_old_event_among_new_ones_is_parked_alone(
         {"event": "open", "sg_event_id": id, "timestamp": now - age} for id, age in ages.items()
     ]
     async with woven.open(place, clock) as subject:
-        mails = subject.source("sendgrid", now=clock, keep=KEEP)
+        mails = subject.source("sendgrid", now=clock, window=KEEP)
         answer = await mails.send(text(batch))
         said = answer.json
         assert said.pop("reason").startswith("event 'sg_2': its event time is ")

@@ -143,7 +143,7 @@ async def test_a_destination_that_keeps_failing_is_left_alone_and_its_messages_u
         await office.send_many(20, "mail:ann")
         await office.send_many(20)
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.dead) == (20, destination.UNHEALTHY_AFTER, 0)
+        assert (relayed.sent, relayed.retried, relayed.dead) == (20, destination.UNHEALTHY_AFTER, 0)
         assert len(moody.calls) == destination.UNHEALTHY_AFTER
         left = [row for row in office.messages() if row.destination == "mail"]
         assert len(left) == 20
@@ -186,7 +186,7 @@ async def test_a_destination_that_asks_for_a_pause_is_left_alone_as_a_whole(
             await seen(lambda: relay.relayed.sent >= 4)  # the one that was refused may come later
         first, second, *_ = office.there.requests
         assert second.at - first.at >= 1.0
-        assert relay.relayed.again == 1
+        assert relay.relayed.retried == 1
 
 
 @every_store
@@ -201,5 +201,5 @@ async def test_an_answer_that_is_about_one_message_says_nothing_of_its_destinati
         relayed = await office.relay(per_destination=1)
         assert relayed.sent == 5
         assert (
-            relayed.dead + relayed.again >= destination.UNHEALTHY_AFTER + 1
+            relayed.dead + relayed.retried >= destination.UNHEALTHY_AFTER + 1
         )  # some come due again at once

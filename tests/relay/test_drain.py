@@ -31,7 +31,7 @@ class Started:
 
     def __init__(self, office: Office, grace: timedelta = timedelta(seconds=20)) -> None:
         settings = RelaySettings(concurrency=4, per_destination=RUNNING, grace=grace)
-        self.relay: Relay = office.app.relaying(settings)
+        self.relay: Relay = office.app.process.relay(settings)
         self.end = asyncio.ensure_future(asyncio.to_thread(asyncio.run, ended(office, self.relay)))
 
     async def ends(self) -> Relayed:
@@ -70,7 +70,7 @@ async def test_a_relay_that_is_told_to_stop_lets_what_is_on_its_way_arrive(
         assert not started.end.done()
         released.set()
         relayed = await started.ends()
-        assert (relayed.sent, relayed.again, relayed.lost) == (RUNNING, 0, 0)
+        assert (relayed.sent, relayed.retried, relayed.lost) == (RUNNING, 0, 0)
         assert untouched(office) == [("ready", 0, 0)] * (COUNT - RUNNING)
         await all_arrive(office, staged, resent=0)
 
@@ -112,7 +112,7 @@ async def test_a_message_that_is_out_of_rescues_when_its_relay_must_stop_is_a_de
             relayed = await started.ends()
             dead = rescues == MOST_RESCUES
             state = "dead" if dead else "ready"
-            assert (relayed.dead, relayed.again) == (int(dead), int(not dead))
+            assert (relayed.dead, relayed.retried) == (int(dead), int(not dead))
             assert office.message(staged.id).counted == (state, 0, rescues)
         released.set()
         [letter] = await office.call("outbox.dead")
@@ -151,10 +151,10 @@ async def test_a_relay_that_was_stopped_before_it_began_takes_nothing(
 ) -> None:
     async with an_office(case, place) as office:
         staged = await office.send_many(3)
-        relay = office.app.relaying(RelaySettings())
+        relay = office.app.process.relay(RelaySettings())
         relay.stop()
         relayed = await relay.run("stopped")
-        assert (relayed.sent, relayed.again) == (0, 0)
+        assert (relayed.sent, relayed.retried) == (0, 0)
         assert untouched(office) == [("ready", 0, 0)] * 3
         assert {row.epoch for row in office.messages()} == {0}
         relay.stop()  # it has ended, and nothing happens
@@ -214,7 +214,7 @@ async def test_an_end_under_an_old_fence_changes_nothing_and_is_counted_as_lost(
         started.relay.stop()
         released.set()
         relayed = await started.ends()
-        assert (relayed.sent, relayed.again, relayed.dead, relayed.lost) == (0, 0, 0, 1)
+        assert (relayed.sent, relayed.retried, relayed.dead, relayed.lost) == (0, 0, 0, 1)
         assert office.everything() == before
         assert office.counts() == {"lost": 1}
 

@@ -28,5 +28,5 @@ async def test_a_call_is_given_up_before_its_lease_is_over() -> None:
     )
     with pytest.raises(Unreached, match="no answer within"):
         async with asyncio.timeout(2):
-            await Sender(app.registry.outgoing).send(leased, 0.05)
+            await Sender(app.registries.outbox).send(leased, 0.05)
     app.close()

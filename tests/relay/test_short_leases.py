@@ -26,7 +26,7 @@ async def test_a_message_is_begun_only_where_its_lease_lasts_for_the_call(
 ) -> None:
     async with an_office(case, place) as office:
         staged = await office.send()
-        dispatcher = office.app.relaying(RelaySettings())._dispatcher
+        dispatcher = office.app.process.relay(RelaySettings())._dispatcher
         wants = [
             DestinationDemand(
                 dispatcher.destinations.get_or_create(office.message(staged.id).destination).name, 1

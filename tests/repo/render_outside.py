@@ -15,13 +15,13 @@ from operator import attrgetter
 from pathlib import Path
 
 import duly
-from duly import aio, errors, testing, types
+from duly import aio, django, errors, fastapi, flask, prove, testing, types
 from duly.cli.main import CommandParser, command_line, load_command
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "outside"
 SOURCES = HERE.parents[1] / "src"
-MODULES = (duly, errors, types, aio, testing)
+MODULES = (duly, errors, types, aio, testing, prove, django, fastapi, flask)
 # What an application has beside its own methods.
 PARTS_OF_APP = ("aio", "jobs", "aio.jobs", "outbox", "aio.outbox")
 

@@ -106,7 +106,11 @@ def test_a_name_that_is_none_is_refused_as_python_does() -> None:
 
 
 def test_type_checkers_are_told_the_same_as_python() -> None:
-    tree = ast.parse(Path(duly.__file__).read_text())
+    [tree] = [
+        node
+        for node in ast.parse(Path(duly.__file__).read_text()).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     told = {
         (alias.name, node.module)
         for node in ast.walk(tree)
@@ -114,7 +118,17 @@ def test_type_checkers_are_told_the_same_as_python() -> None:
         for alias in node.names
     }
     assert told == set(duly._MODULES.items())
-    assert {name for name, _ in told} | set(duly._PUBLIC_MODULES) == set(duly.__all__)
+    assert {name for name, _ in told} | {"aio", "errors", "types"} == set(duly.__all__)
+    assert len(duly.__all__) <= 30
+
+
+@pytest.mark.parametrize("module", duly._PUBLIC_MODULES)
+def test_a_public_module_is_an_attribute_once_it_is_asked_for(module: str) -> None:
+    assert f"duly.{module}" in loaded(f"import duly; duly.{module}")
+
+
+def test_a_database_of_django_is_named_before_django_is_loaded() -> None:
+    assert "django" not in loaded("import duly; duly.django.database('default')")
 
 
 def test_public_classes_are_named_as_they_are_imported_before_any_of_them_was_asked_for() -> None:

@@ -47,7 +47,7 @@ def here(tmp_path: Path) -> Path:
 
 @contextmanager
 def away(server: str, url: str) -> Iterator[None]:
-    """The database lets nobody in until the end of the block, and everybody is thrown out."""
+    """The database accepts no connection until the end of the block, and closes all others."""
     name = urlsplit(url).path[1:]
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())

@@ -76,7 +76,7 @@ def test_the_store_is_shown_with_its_whole_path_and_no_port_where_none_is_known(
     assert (told["url"], told["warnings"]) == (None, [])
 
 
-def test_it_says_who_runs_the_jobs_and_where_nobody_does(here: Path) -> None:
+def test_it_says_which_worker_runs_the_jobs_and_where_there_is_none(here: Path) -> None:
     for options, told in [
         (["--concurrency", "3"], "queue default (3 at a time): later"),
         (["--no-worker"], "none here; jobs wait for one: duly worker shop:app"),

@@ -17,6 +17,7 @@ import pytest
 import duly
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import APP, SECRET, Served, rows, served
+from tests.support.sizes import mostly_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +61,10 @@ def slow_delivery(here: Path, server: Served) -> Iterator[Future[Answer]]:
             (here / "go").touch()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", mostly_wide(["1", "2"], shown="2".__eq__))
+@pytest.mark.parametrize(
+    "number", mostly_wide([signal.SIGTERM, signal.SIGINT], shown=signal.SIGTERM.__eq__)
+)
 def test_what_was_begun_is_finished_and_answered_before_the_end(
     here: Path, url: str, number: signal.Signals, workers: str
 ) -> None:
@@ -78,7 +81,7 @@ def test_what_was_begun_is_finished_and_answered_before_the_end(
     assert rows(url, PAID) == [("evt_slow",)]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", mostly_wide(["1", "2"], shown="2".__eq__))
 def test_a_signal_to_every_process_is_still_one_signal(
     here: Path, sqlite_url: str, workers: str
 ) -> None:
@@ -128,7 +131,7 @@ def test_an_idle_server_ends_by_ctrl_c_without_a_word_of_complaint(here: Path, u
     ]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", mostly_wide(["1", "2"], shown="2".__eq__))
 def test_a_second_signal_ends_it_at_once_and_keeps_nothing_half_done(
     here: Path, url: str, workers: str
 ) -> None:

@@ -39,13 +39,13 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
 
     over: list[str] = []
     hosted = ServiceThread(
-        lambda: app.worker(SETTINGS),
+        lambda: app.process.worker(SETTINGS),
         app.store.aclose_loop,
         restart_on_error=True,
         on_end=lambda: over.append("over"),
     )
     hosted.start()
-    until(lambda: True if "the worker has ended and begins again" in caplog.text else None)
+    until(lambda: True if "the worker failed and starts again" in caplog.text else None)
     app.store.migrate()
     app.enqueue(noted, 7)
     until(lambda: ran or None)
@@ -63,7 +63,7 @@ def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept(
 ) -> None:
     monkeypatch.setattr(worker, "STARTING", 0.0)
     app = duly.Duly(NOWHERE)
-    hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+    hosted = ServiceThread(lambda: app.process.worker(SETTINGS), app.store.aclose_loop)
     hosted.start()
     assert hosted.wait(PATIENCE)
     assert isinstance(hosted.problem, duly.errors.DulyError)
@@ -75,7 +75,7 @@ def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
     app.job(name="noted")(noted_by_nobody)
     app.enqueue("noted")
     for stop in ("stop", "stop_now"):
-        hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+        hosted = ServiceThread(lambda: app.process.worker(SETTINGS), app.store.aclose_loop)
         assert hosted.wait(0)  # nothing was started
         getattr(hosted, stop)()
         hosted.start()
@@ -98,10 +98,13 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
         sent.append(message.json)
 
     hosted = ServiceThread(
-        lambda: app.relaying(RelaySettings()), app.release_loop, name="relay", restart_on_error=True
+        lambda: app.process.relay(RelaySettings()),
+        app.process.release_loop,
+        name="relay",
+        restart_on_error=True,
     )
     hosted.start()
-    until(lambda: True if "the relay has ended and begins again" in caplog.text else None)
+    until(lambda: True if "the relay failed and starts again" in caplog.text else None)
     app.store.migrate()
     app.send("noted:here", json=7)
     until(lambda: sent or None)
@@ -119,7 +122,7 @@ def test_a_relay_that_was_told_to_stop_before_it_began_sends_nothing() -> None:
     app.send("noted:here")
     for stop in ("stop", "stop_now"):
         hosted = ServiceThread(
-            lambda: app.relaying(RelaySettings()), app.release_loop, name="relay"
+            lambda: app.process.relay(RelaySettings()), app.process.release_loop, name="relay"
         )
         getattr(hosted, stop)()
         hosted.start()
@@ -140,7 +143,9 @@ def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
         assert enough.wait(PATIENCE)  # as rude as that
 
     app.enqueue(rude)
-    hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
+    hosted = ServiceThread(
+        lambda: app.process.worker(SETTINGS), app.store.aclose_loop, until="idle"
+    )
     hosted.start()
     assert begun.wait(PATIENCE)
     assert not hosted.wait(0)

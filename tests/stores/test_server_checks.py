@@ -102,6 +102,7 @@ Use = Callable[[str, str], None]
 USES: list[Use] = [open_it, use_it, await_it, migrate_it]
 
 
+@pytest.mark.promise("power cut")
 def test_a_standby_is_refused_whatever_durability_says(standby_url: str) -> None:
     for use in USES:
         for durability in ("required", "any"):
@@ -109,6 +110,7 @@ def test_a_standby_is_refused_whatever_durability_says(standby_url: str) -> None
                 use(standby_url, durability)
 
 
+@pytest.mark.promise("power cut")
 def test_a_server_without_fsync_is_refused_unless_any_durability_will_do(
     unsynced_url: str,
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_server_without_fsync_is_refused_unless_any_durability_will_do(
         use(unsynced_url, "any")
 
 
+@pytest.mark.promise("power cut")
 @pytest.mark.parametrize("use", USES)
 def test_a_database_without_synchronous_commit_is_refused_unless_any_durability_will_do(
     own_postgres_url: str, use: Use

@@ -59,6 +59,7 @@ async def test_what_the_block_wrote_is_committed_at_its_end_and_not_before(
         assert site.notes() == ["a"]
 
 
+@pytest.mark.promise("I12", "one transaction")
 @pytest.mark.parametrize("kind", EXITS)
 async def test_whatever_leaves_the_block_takes_its_work_with_it(
     kind: type[BaseException], url: str, colour: Colour
@@ -164,6 +165,7 @@ async def test_a_refusal_to_end_the_transaction_may_be_swallowed_and_the_work_is
         assert site.notes() == ["a"]
 
 
+@pytest.mark.promise("one transaction")
 async def test_ledger_and_users_rows_stay_or_go_together(url: str, colour: Colour) -> None:
     async def write(site: Site, *, fails: bool) -> None:
         async with site.opened() as opened:

@@ -191,6 +191,11 @@ def workers() -> int:
     return min(2 * (os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
+def workers_elsewhere() -> int:
+    """The same elsewhere, where tests compute, and each worker has to find all of them."""
+    return min(os.cpu_count() or 1, MOST_WORKERS)
+
+
 def second_look(python: Path, failed: Sequence[str]) -> tuple[str, ...]:
     """Run the few that failed once more, alone; return them if now they all pass."""
     if not 1 <= len(failed) <= MOST_AGAIN:
@@ -244,8 +249,9 @@ def run_all(options: Sequence[str], limit: str) -> list[Outcome]:
         made = [beside.submit(environment_for, each, each.series) for each in later]
         made += [beside.submit(environment_for, each, each.release) for each in earlier]
         outcomes = run_here(asked, STORED if shared else None)
-        runs = [Run(asked.tests or [], workers(), IN_MEMORY if shared else None)] * len(later)
-        runs += [Run((asked.tests or []) if options else quick_tests(), workers())] * len(earlier)
+        count = workers_elsewhere()
+        runs = [Run(asked.tests or [], count, IN_MEMORY if shared else None)] * len(later)
+        runs += [Run((asked.tests or []) if options else quick_tests(), count)] * len(earlier)
         for interpreter, python, each in zip([*later, *earlier], made, runs, strict=True):
             part_of = replace(each, options=["-m", "not slow", *each.options])
             outcomes.append(run_other(interpreter, python.result, part_of))

@@ -36,6 +36,24 @@ def mostly_wide(values: Iterable[T], shown: Callable[[T], bool]) -> list[Any]:
     ]
 
 
+def mark_wide_parameters(items: Iterable[pytest.Item]) -> None:
+    """Mark tests of which a parameter says that it is ``wide``: a driver, a framework.
+
+    A test that has no other parameters is about those, and stays in the short form.
+    """
+    functions: dict[str, list[tuple[pytest.Item, bool]]] = {}
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        wide = any(getattr(value, "wide", False) is True for value in parameters.values())
+        functions.setdefault(item.nodeid.partition("[")[0], []).append((item, wide))
+    for forms in functions.values():
+        if all(wide for _, wide in forms):
+            continue
+        for item, wide in forms:
+            if wide:
+                item.add_marker(pytest.mark.wide)
+
+
 def in_this_form(item: pytest.Item) -> bool:
     """Whether a test is part of the form that was asked for."""
     if LONG:

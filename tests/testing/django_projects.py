@@ -29,7 +29,7 @@ FILES = {
         """,
     "urls.py": """
         from django.urls import include, path
-        from duly.receiver.integrations import django
+        from duly import django
         from shop.hooks import app, buy
 
         urlpatterns = [path("hooks/", include(django.urls(app))), path("buy/<id>", buy)]
@@ -66,7 +66,7 @@ FILES = {
         from django.http import HttpResponse
         from shop.models import Payment
 
-        app = duly.Duly(begin=duly.django("default"))
+        app = duly.Duly(begin=duly.django.database("default"))
         app.source("stripe", secret="whsec_x")
         app.source("now", provider="stripe", secret="whsec_x", inline=True)
 

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 import duly
-from duly.receiver.integrations import flask as flask_adapter
-from duly.receiver.integrations import starlette as starlette_adapter
+from duly import fastapi as fastapi_adapter
+from duly import flask as flask_adapter
 from duly.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, payments, tables
 
@@ -28,7 +28,7 @@ def test_deliveries_jobs_and_messages_go_there_and_then_back_again(
     shop: duly.Duly, tmp_path: Path
 ) -> None:
     with duly.store(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        sent = duly.sign(shop._route("stripe").source, b'{"id":"evt_1"}')
+        sent = duly.sign(shop.site.route_named("stripe").source, b'{"id":"evt_1"}')
         with shop.bound_to(other) as bound:
             assert bound is shop
             assert shop.receive("stripe", sent.headers, sent.body).said == "ignored"
@@ -52,7 +52,7 @@ def test_it_lives_by_the_clock_of_that_database(shop: duly.Duly) -> None:
         tables(trial)
         signed = clock.now
         clock.advance(hours=1)
-        old = duly.sign(shop._route("now").source, b'{"id":"evt_1"}', now=signed)
+        old = duly.sign(shop.site.route_named("now").source, b'{"id":"evt_1"}', now=signed)
         assert shop.receive("now", old.headers, old.body).said == "STALE_TIMESTAMP"
         shop.enqueue("flaky", 0, delay=timedelta(hours=2))
         assert len(trial.run_jobs()) == 0
@@ -61,7 +61,7 @@ def test_it_lives_by_the_clock_of_that_database(shop: duly.Duly) -> None:
 
 
 async def test_a_site_that_it_is_mounted_in_follows(shop: duly.Duly) -> None:
-    endpoint = starlette_adapter.endpoint(shop, "now")
+    endpoint = fastapi_adapter.endpoint(shop, "now")
     site = Starlette(routes=[Route("/pay", endpoint, methods=["POST"]), Mount("/hooks", shop)])
     with isolated(shop) as trial:
         tables(trial)

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier
 import duly
 from duly.testing import Databases, Deliver, RunJobs, RunRelay, isolated, test_database
 from duly.testing.databases import url_of_database
-from duly.testing.guarding import NotATestDatabase, database_identity, is_for_tests
+from duly.testing.guard import NotATestDatabase, database_identity, is_for_tests
 from tests.support.servers import database
 from tests.testing.shops import PAID, a_shop, payments, tables
 

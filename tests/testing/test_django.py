@@ -203,6 +203,7 @@ def run(folder: Path, *words: str, ends: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -221,7 +222,7 @@ def test_manage_py_test_runs_an_app_that_is_bound_to_the_test_database(
         run(tmp_path, "manage.py", "test", "--noinput")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.wide)])
 def test_manage_py_test_runs_a_site_whose_app_is_made_on_the_test_database(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_site_that_is_tested_in_memory_is_told_how_to_test_in_a_file(tmp_path:
     assert """write "TEST": {"NAME": "test.sqlite3"} into DATABASES['default']""" in told
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("kind", "options"), [("sqlite", []), ("postgres", []), ("postgres", ["-n", "2"])]
 )

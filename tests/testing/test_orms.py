@@ -12,7 +12,7 @@ from sqlalchemy.orm import sessionmaker
 import duly
 from duly.stores.orm.django_tests import TABLES
 from duly.testing import Databases, isolated, test_database
-from duly.testing.guarding import NotATestDatabase
+from duly.testing.guard import NotATestDatabase
 from tests.testing.shops import PAID, SECRET
 
 TABLE = "CREATE TABLE payments (id text)"
@@ -85,7 +85,7 @@ async def test_the_same_holds_for_sessions_that_are_awaited(
         assert (await trial.run_jobs.aio()).done == ["write_awaited"]
         async with engine.begin() as connection:
             assert len((await connection.execute(text("SELECT id FROM payments"))).all()) == 2
-        await app.release_loop()
+        await app.process.release_loop()
     assert not (tmp_path / "real.db").exists()
 
 

@@ -11,7 +11,7 @@ from tests.stores.join.django_handles import database
 from tests.testing.django_projects import lay_out
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 FILE = re.compile(r"^```(?:py|toml)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

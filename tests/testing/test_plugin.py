@@ -116,7 +116,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.mark.parametrize("way", ["two processes", "postgres"])
+@pytest.mark.parametrize("way", ["postgres", pytest.param("two processes", marks=pytest.mark.wide)])
 def test_every_fixture_works_in_a_project_that_makes_errors_of_warnings(
     way: str, project: pytest.Pytester, request: pytest.FixtureRequest
 ) -> None:
@@ -126,6 +126,7 @@ def test_every_fixture_works_in_a_project_that_makes_errors_of_warnings(
     project.runpytest_subprocess(*WITH_PLUGIN, *words).assert_outcomes(passed=6)
 
 
+@pytest.mark.wide
 def test_a_run_that_does_not_use_it_does_not_load_duly(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -140,6 +141,7 @@ def test_a_run_that_does_not_use_it_does_not_load_duly(pytester: pytest.Pytester
     ran.assert_outcomes(passed=1)
 
 
+@pytest.mark.wide
 def test_the_user_says_which_application_and_how_it_is_made(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(shop=SHOP, other=SHOP)
     pytester.makepyfile(
@@ -188,6 +190,7 @@ def test_the_user_says_which_application_and_how_it_is_made(pytester: pytest.Pyt
     pytester.runpytest_subprocess(*WITH_PLUGIN, "-W", "error").assert_outcomes(passed=3)
 
 
+@pytest.mark.wide
 def test_every_mistake_is_told_in_a_sentence(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         shop=SHOP,
@@ -238,6 +241,7 @@ def test_every_mistake_is_told_in_a_sentence(pytester: pytest.Pytester) -> None:
     assert not Path(pytester.path, "real.db").exists()
 
 
+@pytest.mark.wide
 def test_a_test_that_fails_shows_no_warning_about_workers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         shop=SHOP,

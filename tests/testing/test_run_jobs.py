@@ -143,7 +143,7 @@ async def test_jobs_run_in_the_tests_own_event_loop(tmp_path: Path, own_postgres
         with isolated(a_desk(tmp_path), url=url) as trial:
             await trial.app.aio.enqueue(note_awaited, 1)
             assert (await trial.run_jobs.aio()).done == ["note_awaited"]
-            await trial.app.release_loop()
+            await trial.app.process.release_loop()
         assert RAN == [1]
 
 

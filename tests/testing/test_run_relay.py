@@ -110,7 +110,7 @@ async def test_the_same_holds_awaited_and_on_a_server(
             assert (await trial.run_jobs.aio()).done == ["record"]
             [message] = await trial.run_relay.aio()
             assert message.json == {"paid": "evt_1"}
-            await trial.app.release_loop()
+            await trial.app.process.release_loop()
 
 
 def test_a_mistake_is_told(trial: Trial) -> None:

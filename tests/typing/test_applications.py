@@ -16,7 +16,7 @@ from tests.typing.checkers import (
     make_bare_environment,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 APPS = Path(__file__).parent / "apps"
 FASTAPI, DJANGO = ROOT / "examples" / "fastapi_shop", ROOT / "examples" / "django_shop"

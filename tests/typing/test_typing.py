@@ -39,7 +39,7 @@ async def awaited(store: duly.types.Store) -> None:
     """The types of the awaited verbs, for the type checker only."""
     assert_type(await aio.dedup(store, "a", "b"), Answer)
     async with aio.once(store, "a", "b", lease=LEASE) as leased:
-        assert_type(leased, aio.LeasedTurn)
+        assert_type(leased, aio.AsyncLeasedTurn)
         await leased.mark("done")
 
 
@@ -70,8 +70,8 @@ async def application(app: duly.Duly) -> None:
     assert_type(app.store, duly.types.Store)
     assert_type(app.forget("shop", "evt_1"), duly.types.Forgotten)
     assert_type(await app.aio.forget("shop", "evt_1"), duly.types.Forgotten)
-    app.source("shop", secret="a", tenant=lambda verified: verified.id, keep=None)
-    duly.Duly(begin=duly.django())
+    app.source("shop", secret="a", tenant=lambda verified: verified.id, window=None)
+    duly.Duly(begin=duly.django.database())
 
 
 def test_a_handler_is_the_same_function_after_it_was_added() -> None:

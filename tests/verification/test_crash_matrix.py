@@ -113,6 +113,7 @@ def test_a_forged_delivery_that_is_taken_is_found(
         lane.plan(MODE, "receive-forged")
 
 
+@pytest.mark.wide
 def test_a_boundary_that_comes_and_goes_is_told_apart_from_one_that_is_missed(lane: Lane) -> None:
     never = Case(MODE, "claim", Boundary("no such statement", 0, "before"), "kill")
     verdict = lane.run(never, planned=True)  # it was there when the matrix was planned
@@ -253,6 +254,7 @@ def test_a_transaction_that_is_left_open_is_found(
         lane.plan(MODE, "forgetful")
 
 
+@pytest.mark.wide
 def test_every_statement_is_come_to_by_a_flow_or_left_out_for_a_reason(lane: Lane) -> None:
     there = {file.stem for file in STATEMENTS.glob("*.sql") if not file.stem.startswith("_")}
     reached = {passed.at.name for flow in FLOWS for passed in lane._unharmed(MODE, flow)}
@@ -286,6 +288,7 @@ def test_the_short_form_kills_at_every_statement_and_comes_to_every_fault() -> N
     assert pairs == paired(cases, 10, seed=1) != paired(cases, 10, seed=2)
 
 
+@pytest.mark.wide
 def test_one_case_can_be_run_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     name = str(Case(MODE, "enqueue", Boundary("jobs_insert", 0, "after"), "kill"))
     assert main(["--case", name, "--json"]) == 0

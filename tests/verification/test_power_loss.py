@@ -218,6 +218,7 @@ def strace() -> str:
     return found
 
 
+@pytest.mark.promise("power cut", "I1")
 @pytest.mark.slow
 def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) -> None:
     done = ran("sqlite", "--every", EVERY, "--json")
@@ -228,6 +229,7 @@ def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) ->
     assert told["recovered"] > 4
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_store_that_does_not_sync_each_commit_is_caught(strace: str, tmp_path: Path) -> None:
     """As every lane must: the same with a defect planted in a copy."""

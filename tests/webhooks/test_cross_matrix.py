@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -30,6 +30,11 @@ DECADE = timedelta(days=3650).total_seconds()
 # However patient a provider's retries make us, a sender's clock is not further ahead than this.
 AHEAD = 300.0
 PAIRS = list(permutations(PROVIDERS, 2))
+# In the short form each provider is sender once and receiver once.
+NEIGHBOURS = set(pairwise([*PROVIDERS, PROVIDERS[0]]))
+SHOWN_PAIRS = [
+    pair if pair in NEIGHBOURS else pytest.param(*pair, marks=pytest.mark.wide) for pair in PAIRS
+]
 
 
 def tolerance(provider: str) -> float:
@@ -71,7 +76,7 @@ def test_a_genuine_delivery_verifies_at_its_own_source(provider: str) -> None:
     assert verified(source(provider, provider), genuine(provider)).provider.name == provider
 
 
-@pytest.mark.parametrize(("sender", "receiver"), PAIRS)
+@pytest.mark.parametrize(("sender", "receiver"), SHOWN_PAIRS)
 def test_a_genuine_delivery_is_rejected_at_every_other_source(sender: str, receiver: str) -> None:
     assert rejection(receiver, genuine(sender)).code in FOREIGN
 

@@ -14,6 +14,7 @@ import pytest
 
 from duly.errors import Rejected, UsageError
 from duly.webhooks import Code
+from tests.support.sizes import mostly_wide
 from tests.webhooks.genuine import PROVIDERS, delivered, source, verified
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ SHAPES: dict[str, Callable[[dict[str, str]], object]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", mostly_wide(PROVIDERS, shown="stripe".__eq__))
 def test_headers_of_any_shape_and_case_say_the_same(provider: str, shape: str) -> None:
     signed = SIGNED[provider]
     plain = verified(source(provider), signed)

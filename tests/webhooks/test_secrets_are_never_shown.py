@@ -26,6 +26,7 @@ from duly import Secret, Source
 from duly.errors import DulyError, Rejected, UsageError
 from duly.webhooks import BasicAuth, Hmac, Jwt, Provider, SharedToken
 from tests.support.bad_values import NAIVE
+from tests.support.sizes import mostly_wide
 from tests.webhooks.genuine import (
     ASYMMETRIC,
     NOW,
@@ -133,7 +134,10 @@ def test_nothing_made_from_a_secret_prints_it(provider: str) -> None:
             vars(thing)
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "protocol",
+    mostly_wide(range(pickle.HIGHEST_PROTOCOL + 1), shown=pickle.HIGHEST_PROTOCOL.__eq__),
+)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_nothing_made_from_a_secret_can_be_pickled(provider: str, protocol: int) -> None:
     where = source(provider, SEED)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.stores.join.sqlite_handles import path_of
 from tests.support.servers import database, through
+from tests.support.sizes import mostly_wide
 from tests.worker.clocks import Seconds
 from tests.worker.records import WORKINGS, Records, settled_file
 from tests.worker.subjects import BOUNCED, WOVEN, Case, DatabaseOf, cases
@@ -30,7 +31,7 @@ def seconds() -> Seconds:
     return Seconds()
 
 
-@pytest.fixture(params=cases(), ids=named)
+@pytest.fixture(params=mostly_wide(cases(), shown=WOVEN.__contains__), ids=named)
 def case(request: pytest.FixtureRequest) -> Case:
     """Every store, colour and kind of handler."""
     found: Case = request.param

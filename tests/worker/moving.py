@@ -123,7 +123,9 @@ async def take(
         limit=limit,
         least=1,
         most=leases.ANY_RESCUES,
-        **asked.shared_values(want),
+        queue=want.queue,
+        worker=asked.worker,
+        hold=asked.hold,
     )
     return [leases.leased_from(row) for row in rows]
 

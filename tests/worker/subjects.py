@@ -197,7 +197,7 @@ class Case:
 async def working(subject: Subject, **options: Any) -> AsyncIterator[Worker]:
     """A worker on a thread with an event loop of its own, told to stop at the end."""
     settings = WorkerSettings(**{"grace": timedelta(0), **options})
-    worker = subject.app.worker(settings)
+    worker = subject.app.process.worker(settings)
     running = asyncio.ensure_future(asyncio.to_thread(asyncio.run, ended(subject, worker)))
     try:
         yield worker

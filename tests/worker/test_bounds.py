@@ -125,7 +125,7 @@ async def test_a_slot_is_kept_free_for_a_rescued_job_in_its_own_queue_alone(
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
-        worker = subject.app.worker(WorkerSettings({"a": 1, "b": 1}, grace=timedelta(0)))
+        worker = subject.app.process.worker(WorkerSettings({"a": 1, "b": 1}, grace=timedelta(0)))
         running = asyncio.ensure_future(worker.run())
         for queue in ("a", "b"):
             await subject.enqueue(payload=queue, queue=queue)

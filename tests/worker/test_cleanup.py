@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LEASE = timedelta(seconds=30)
 
 
+@pytest.mark.promise("I12")
 @pytest.mark.parametrize("case", [case for case in CASES if case.colour == "sync"], ids=str)
 def test_working_again_and_again_leaves_no_thread(
     case: Case, request: pytest.FixtureRequest

@@ -10,6 +10,8 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
@@ -21,8 +23,6 @@ from tests.worker.moving import take
 from tests.worker.subjects import seen, working
 
 if TYPE_CHECKING:
-    import pytest
-
     from duly.core.retry import Backoff
     from duly.core.session import Session
     from duly.jobs.workers import WorkerIdentity
@@ -49,6 +49,7 @@ async def lose_worker(subject: Subject) -> None:
     assert await asyncio.to_thread(finish, taking)
 
 
+@pytest.mark.promise("I6")
 async def test_a_job_whose_worker_was_lost_is_tried_again_later_at_no_attempts_cost(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_job_whose_worker_was_lost_is_tried_again_later_at_no_attempts_c
         assert subject.records.notes() == ["done"]
 
 
+@pytest.mark.promise("I9")
 async def test_a_job_that_loses_its_worker_every_time_is_dead_and_its_neighbour_is_not(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -133,11 +135,12 @@ async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(
         assert subject.records.counted(id) == ("ready", 0, 2)
         clock.advance(BACK)
         worked = await subject.work()
-        assert (worked.again, worked.dead) == (2, 1)
+        assert (worked.retried, worked.dead) == (2, 1)
         assert ran == [(1, 2), (2, 2), (3, 2)]
         assert subject.records.counted(id) == ("dead", 3, 2)
 
 
+@pytest.mark.promise("I12")
 async def test_a_worker_that_is_told_to_end_now_gives_back_what_ran_and_what_never_began(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

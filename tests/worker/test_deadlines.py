@@ -31,6 +31,7 @@ DAY = 24 * 60 * 60 * 10**9
 FIRST_OF_ALL = -(2**15)
 
 
+@pytest.mark.promise("machines")
 @pytest.mark.parametrize("days", [-2, 2])
 @pytest.mark.parametrize("case", cases(["postgres"], ways=["leased"]), ids=named)
 async def test_not_yet_is_counted_by_the_clock_of_the_database(
@@ -64,7 +65,7 @@ async def test_a_job_that_waited_in_vain_waits_again_when_it_is_replayed(
         id = await subject.enqueue()
         for _ in range(2):
             for _ in range(2):
-                assert (await subject.work()).again == 1
+                assert (await subject.work()).retried == 1
                 clock.advance(HOUR)
             await subject.work()
             assert subject.records.counted(id) == ("dead", 0, 0)
@@ -87,7 +88,7 @@ async def test_a_deadline_is_counted_from_when_the_job_was_first_due(
         id = await subject.enqueue(at=clock() + timedelta(days=days))
         clock.advance(timedelta(days=max(days, 0)))
         for _ in range(2):
-            assert (await subject.work()).again == 1
+            assert (await subject.work()).retried == 1
             clock.advance(HOUR)
         await subject.work()
         assert subject.records.counted(id) == ("dead", 0, 0)

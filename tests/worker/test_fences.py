@@ -50,6 +50,7 @@ def lose(hand: Hand, by: str) -> None:
         records.steal(hand.job.id)
 
 
+@pytest.mark.promise("I8")
 @pytest.mark.parametrize("by", ["taken", "finished elsewhere"])
 @pytest.mark.parametrize("case", OPEN, ids=lambda case: case.name)
 async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
@@ -77,7 +78,7 @@ async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
             for how in ("done", "error", "retry", "dead", "not yet")
         ]
         worked = await subject.work()
-        assert (worked.lost, worked.done, worked.again, worked.dead) == (5, 0, 0, 0)
+        assert (worked.lost, worked.done, worked.retried, worked.dead) == (5, 0, 0, 0)
         assert sorted(kept) == sorted(ids)  # and no child of theirs
         for id in ids:
             assert subject.records.rows(f"SELECT * FROM duly_jobs WHERE id = '{id}'") == kept[id], (
@@ -87,6 +88,7 @@ async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
         assert subject.records.notes() == []
 
 
+@pytest.mark.promise("I8")
 async def test_a_transaction_begun_after_the_lease_was_lost_leaves_nothing(
     with_tx: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +153,7 @@ WRITES = {"intends": [], "finishes": ["intended"], "undoes": ["intended"], "brea
 PARTS = {"token": ("token",), "epoch": ("epoch",), "both": ()}
 
 
+@pytest.mark.promise("I8")
 async def test_an_effect_of_a_run_that_lost_its_lease_is_refused_and_nothing_is_written(
     leased: Case, place: DatabaseOf
 ) -> None:
@@ -228,7 +231,7 @@ async def test_a_worker_whose_last_heartbeat_is_older_than_its_lease_begins_noth
     async with case.open(place) as subject:
         subject.job(work)
         id = await subject.enqueue()
-        worker = subject.app.worker(WorkerSettings(lease=LONG))
+        worker = subject.app.process.worker(WorkerSettings(lease=LONG))
         heart, crew = worker._heartbeat, worker._executor
         try:
             await asyncio.to_thread(heart.announce)

@@ -59,7 +59,7 @@ async def test_a_job_that_is_leased_again_before_its_end_is_heard_of_is_run_and_
         subject.job(works, attempts=2)
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.again, worked.done) == (1, 1)
+        assert (worked.retried, worked.done) == (1, 1)
         assert attempts == [1, 2]
         assert subject.records.history(id) == [("work", "done", 2)]
 

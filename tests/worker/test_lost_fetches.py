@@ -90,7 +90,7 @@ async def test_a_heartbeat_gives_back_only_what_the_one_before_had_not_known_eit
     async with case.open(place) as subject:
         subject.job(Running())
         id = await subject.enqueue(delay=HOUR)
-        beats = subject.app.worker(WorkerSettings(lease=HOUR))._heartbeat
+        beats = subject.app.process.worker(WorkerSettings(lease=HOUR))._heartbeat
         try:
             await asyncio.to_thread(beats.announce)
             subject.records.run(TAKEN.format(id=id))

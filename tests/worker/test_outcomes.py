@@ -52,6 +52,7 @@ def kept(case: Case, *notes: str) -> list[str]:
     return [] if case.way == "tx" else list(notes)
 
 
+@pytest.mark.promise("I2", "I6")
 async def test_a_job_that_is_done_leaves_the_table_and_is_remembered_in_the_history(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -66,7 +67,7 @@ async def test_a_job_that_is_done_leaves_the_table_and_is_remembered_in_the_hist
         subject.job(work)
         id = await subject.enqueue(payload={"order": [7, None, "ä"]})
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead, worked.lost) == (1, 0, 0, 0)
+        assert (worked.done, worked.retried, worked.dead, worked.lost) == (1, 0, 0, 0)
         assert seen == [(id, "work", {"order": [7, None, "ä"]}, 1, 1, 0)]
         assert subject.records.job(id) is None
         assert subject.records.history(id) == [("work", "done", 1)]
@@ -87,7 +88,7 @@ async def test_a_plain_job_has_one_attempt_and_its_error_is_kept(
         subject.job(fails)
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead) == (0, 0, 1)
+        assert (worked.done, worked.retried, worked.dead) == (0, 0, 1)
         row = subject.records.present(id)
         assert row[:3] == ("dead", 1, 0)
         assert (row.token, row.worker) == (None, None)
@@ -99,6 +100,7 @@ async def test_a_plain_job_has_one_attempt_and_its_error_is_kept(
         assert subject.records.notes() == kept(case, "1")
 
 
+@pytest.mark.promise("I6", "I9")
 async def test_a_job_that_fails_is_tried_again_later_each_time_and_then_dead(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -107,10 +109,10 @@ async def test_a_job_that_fails_is_tried_again_later_each_time_and_then_dead(
         subject.job(fails, attempts=3, backoff=backoff)
         id = await subject.enqueue()
         for attempt, longest in ((1, HOUR), (2, 2 * HOUR)):
-            assert (await subject.work()).again == 1
+            assert (await subject.work()).retried == 1
             assert subject.records.counted(id) == ("ready", attempt, 0)
             idle = await subject.work()  # its time has not come
-            assert (idle.done, idle.again, idle.dead) == (0, 0, 0)
+            assert (idle.done, idle.retried, idle.dead) == (0, 0, 0)
             clock.advance(longest)  # the wait is drawn from nothing up to this
         assert (await subject.work()).dead == 1
         row = subject.records.present(id)
@@ -123,6 +125,7 @@ async def test_a_job_that_fails_is_tried_again_later_each_time_and_then_dead(
         assert subject.records.counted(id) == ("dead", 3, 0)
 
 
+@pytest.mark.promise("I7")
 async def test_a_retry_that_succeeds_is_done_with_the_attempts_it_took(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -135,7 +138,7 @@ async def test_a_retry_that_succeeds_is_done_with_the_attempts_it_took(
         subject.job(second_time, attempts=5)
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead) == (1, 1, 0)
+        assert (worked.done, worked.retried, worked.dead) == (1, 1, 0)
         assert subject.records.history(id) == [("work", "done", 2)]
         assert subject.records.notes() == [*kept(case, "1"), "2"]
 
@@ -148,7 +151,7 @@ async def test_an_answer_of_retry_waits_as_long_as_it_says_and_uses_up_an_attemp
     async with case.open(place, clock) as subject:
         subject.job(answering(retry, how), attempts=2)
         id = await subject.enqueue()
-        assert (await subject.work()).again == 1
+        assert (await subject.work()).retried == 1
         assert subject.records.counted(id) == ("ready", 1, 0)
         clock.advance(HOUR - timedelta(microseconds=1))
         assert (await subject.work()).dead == 0
@@ -169,7 +172,7 @@ async def test_an_answer_of_dead_ends_the_job_whatever_attempts_are_left(
         subject.job(answering(duly.Dead("no such order"), how), attempts=5)
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.again, worked.dead) == (0, 1)
+        assert (worked.retried, worked.dead) == (0, 1)
         row = subject.records.present(id)
         assert row[:3] == ("dead", 1, 0)
         assert row.error is not None
@@ -187,7 +190,7 @@ async def test_an_answer_of_not_yet_uses_up_no_attempt_and_is_dead_at_its_deadli
         id = await subject.enqueue()
         for _ in range(3):
             worked = await subject.work()
-            assert (worked.again, worked.dead) == (1, 0)
+            assert (worked.retried, worked.dead) == (1, 0)
             assert subject.records.counted(id) == ("ready", 0, 0)
             clock.advance(HOUR)
         assert (await subject.work()).dead == 1
@@ -212,13 +215,14 @@ async def test_what_was_waited_for_comes_and_the_job_is_done_in_its_first_attemp
     async with woven.open(place, clock) as subject:
         subject.job(sell)
         id = await subject.enqueue()
-        assert (await subject.work()).again == 1
+        assert (await subject.work()).retried == 1
         stock.append("one")
         clock.advance(timedelta(seconds=30))
         assert (await subject.work()).done == 1
         assert subject.records.history(id) == [("work", "done", 1)]
 
 
+@pytest.mark.promise("I6")
 @pytest.mark.parametrize(
     "problem",
     [
@@ -241,6 +245,6 @@ async def test_whatever_a_handler_raises_uses_up_an_attempt_and_ends_no_worker(
         subject.job(works, name="neighbour")
         id, other = await subject.enqueue(), await subject.enqueue("neighbour")
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead) == (1, 1, 1)
+        assert (worked.done, worked.retried, worked.dead) == (1, 1, 1)
         assert subject.records.counted(id) == ("dead", 2, 0)
         assert subject.records.history(other) == [("neighbour", "done", 1)]

@@ -148,10 +148,10 @@ async def test_a_job_that_nobody_knows_is_parked_and_runs_after_the_deploy(
         older.job(order, name="known")
         id, known = await newer.enqueue("fresh", "fresh"), await older.enqueue("known", "known")
         worked = await older.work()
-        assert (worked.done, worked.again, worked.dead) == (1, 1, 0)
+        assert (worked.done, worked.retried, worked.dead) == (1, 1, 0)
         assert "there is no handler fresh in this process" in caplog.text
         assert newer.records.counted(id) == ("ready", 0, 0)  # it cost the job nothing
-        assert (await older.work()).again == 0  # and is left alone for a while
+        assert (await older.work()).retried == 0  # and is left alone for a while
 
         assert (await newer.work()).done == 1
         assert order.payloads == ["known", "fresh"]
@@ -167,8 +167,8 @@ async def test_a_parked_job_is_looked_at_again_although_nothing_was_deployed(
     async with case.open(place, clock) as newer, case.open(place, clock) as older:
         newer.job(order, name="fresh")
         await newer.enqueue("fresh")
-        assert (await older.work()).again == 1
-        assert (await older.work()).again == 0
+        assert (await older.work()).retried == 1
+        assert (await older.work()).retried == 0
         clock.advance(timedelta(minutes=1))
-        assert (await older.work()).again == 1
+        assert (await older.work()).retried == 1
         assert (await newer.work()).done == 1

@@ -10,6 +10,7 @@ from duly.jobs.outcome import RunContext, outcome_of_interruption
 from duly.ledger.lease import Lease
 
 
+@pytest.mark.promise("I9")
 @pytest.mark.parametrize("rescues", range(RESCUE_LIMIT))
 def test_no_interruption_takes_a_job_beyond_its_limit(rescues: int) -> None:
     leased = LeasedJob(Lease("", b"", 1), "", "", "", None, None, 0, rescues, 1, 0)

@@ -44,6 +44,7 @@ async def test_several_statements_in_one_are_refused_so_that_none_of_them_commit
         assert subject.records.notes() == []
 
 
+@pytest.mark.promise("I2", "I3")
 @OF_POSTGRES
 async def test_the_victim_of_a_deadlock_runs_again_though_it_had_one_attempt(
     case: Case, place: DatabaseOf, clock: HandClock
@@ -81,7 +82,7 @@ async def test_one_that_is_undone_again_and_again_is_dead_in_the_end(
         subject.job(undone)
         id = await subject.enqueue()
         for _ in range(4):
-            assert (await subject.work()).again == 1
+            assert (await subject.work()).retried == 1
             clock.advance(timedelta(minutes=10))
         await subject.work()
         assert subject.records.counted(id) == ("dead", 0, 5)

@@ -69,6 +69,7 @@ def bench(opened: tuple[duly.types.Store, Records, HandClock]) -> Bench:
     return Bench(store, records, clock)
 
 
+@pytest.mark.promise("I7")
 @pytest.mark.parametrize(("situation", "attempt"), ALLOWED)
 def test_a_job_moves_as_the_table_says(bench: Bench, situation: Situation, attempt: str) -> None:
     lease = situation.make(bench)
@@ -77,6 +78,7 @@ def test_a_job_moves_as_the_table_says(bench: Bench, situation: Situation, attem
     assert bench.state() == situation.allowed[attempt]
 
 
+@pytest.mark.promise("I7")
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
 def test_a_job_moves_in_no_other_way(bench: Bench, situation: Situation) -> None:
     lease = situation.make(bench)

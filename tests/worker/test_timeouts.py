@@ -71,6 +71,7 @@ def timed_out(subject: Subject, id: str) -> bool:
     return row[:3] == ("dead", 1, 0)
 
 
+@pytest.mark.promise("I12")
 async def test_a_handler_that_hangs_is_timed_out_and_its_late_writes_come_to_nothing(
     case: Case, place: DatabaseOf
 ) -> None:

@@ -26,6 +26,7 @@ class Trouble(Exception):
     """Something that goes wrong in a handler."""
 
 
+@pytest.mark.promise("I2", "I4", "one transaction")
 async def test_child_jobs_stay_or_go_with_the_work_of_their_parent(
     with_tx: Case, place: DatabaseOf
 ) -> None:
@@ -48,7 +49,7 @@ async def test_child_jobs_stay_or_go_with_the_work_of_their_parent(
         subject.job(child, name="child")
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.done, worked.again) == (4, 1)
+        assert (worked.done, worked.retried) == (4, 1)
         assert sorted(map(str, ran)) == ["2", "2-0", "2-1"]  # none of the first attempt's
         assert subject.records.notes(id) == ["2"]
         assert subject.records.states() == []
@@ -223,10 +224,11 @@ async def test_a_handler_of_an_event_runs_as_a_job_with_its_transaction(
                 )
                 assert answer.status_code == 200
         worked = await subject.work()
-        assert (worked.done, worked.again) == (1, 1)
+        assert (worked.done, worked.retried) == (1, 1)
         assert subject.records.notes() == ["evt_1"]
 
 
+@pytest.mark.promise("I3")
 @pytest.mark.parametrize("case", POSTGRES, ids=lambda case: case.name)
 async def test_what_cannot_be_committed_fails_the_job_and_leaves_nothing(
     case: Case, place: DatabaseOf
@@ -244,7 +246,7 @@ async def test_what_cannot_be_committed_fails_the_job_and_leaves_nothing(
         subject.job(orphans, attempts=2)
         id = await subject.enqueue()
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead) == (0, 1, 1)
+        assert (worked.done, worked.retried, worked.dead) == (0, 1, 1)
         assert subject.records.counted(id) == ("dead", 2, 0)
         error = subject.records.present(id).error
         assert error is not None

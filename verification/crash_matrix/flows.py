@@ -102,6 +102,32 @@ class Flow:
     quick_modes: tuple[str, ...] = ("sqlite-sync", "postgres-async")
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def promises(self) -> list[str]:
+        """What the audit can find broken in this flow, by the names of tests/README.md."""
+        moves = self.events or self.messages or self.dead or self.inside or self.leased
+        asked_again = self.again is not nothing and self.effects
+        tried = {
+            "I1": self.events,
+            "I2": self.effects or self.calls,
+            "I3": self.effects,
+            "I4": self.effects or self.events,
+            "I5": self.events,
+            "I6": moves,
+            "I7": moves,
+            "I8": self.inside or self.leased,
+            "I9": self.dead or self.inside or self.leased,
+            "I10": moves,
+            "I11": self.messages,
+            "I12": True,
+            "I13": self.extra.get("forged"),
+            "I14": self.extra.get("conflict"),
+            "one first": asked_again,
+            "one transaction": self.effects and (self.events or self.inside or self.theirs),
+            "machines": self.inside or self.leased,
+        }
+        return [name for name, there in tried.items() if there]
+
     def rivals(self, store: str) -> bool:
         """Whether two can be at work on one job; on SQLite there is one transaction at a time."""
         return self.leased or (self.inside and store != "sqlite")

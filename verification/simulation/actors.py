@@ -14,11 +14,9 @@ from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.request import Request as Posted
-from duly.relay.dependencies import RelayDependencies
-from duly.relay.heartbeat import RelayHeartbeat
 from duly.relay.relay import Relay
 from duly.relay.sender import Sender
-from duly.relay.settings import RelaySettings
+from duly.relay.settings import RelayDependencies, RelaySettings
 from duly.service.maintenance import PRUNERS
 from duly.service.wakeup import Wakeup
 from duly.worker.dependencies import WorkerDependencies
@@ -156,16 +154,16 @@ class WorkerActor(Actor):
         place = ExecutionContext(
             store.async_runner,
             store.async_runner,
-            app.registry,
+            app.registries,
             store.clock,
             (),
-            app._callers,
+            app.clients,
             wakeup,
             host=HOST,
             rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, wakeup, place, place,
+            store, app.registries, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST, THREADS,
         )  # fmt: skip
         self.worker = Worker(
@@ -197,19 +195,6 @@ class QuietSender(Sender):
         """There is nothing to load."""
 
 
-class SilentHeartbeat(RelayHeartbeat):
-    """A relay's heartbeat, which no promise depends on: left out, as idle looks are."""
-
-    def __init__(self) -> None:
-        """It has no row."""
-
-    async def run(self) -> None:
-        """Nothing."""
-
-    async def end(self) -> None:
-        """Nothing."""
-
-
 class RelayActor(Actor):
     """A relay."""
 
@@ -219,10 +204,9 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayDependencies(self.store, app.registry.outgoing, Wakeup(), (), HOST)
+        parts = RelayDependencies(self.store, app.registries.outbox, Wakeup(), (), HOST)
         settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE, RELAY_PAUSES)
-        self.relay = Relay(parts, settings, QuietSender(app.registry.outgoing))
-        self.relay._heartbeat = SilentHeartbeat()
+        self.relay = Relay(parts, settings, QuietSender(app.registries.outbox))
         self.run(self.relay.run())
 
     def end(self, *, hurried: bool) -> None:

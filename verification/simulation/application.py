@@ -58,11 +58,11 @@ class SimulatedDuly(Duly):
 def application() -> Duly:
     """The application, built once: a crash of a process does not change a program's text."""
     app = SimulatedDuly("sqlite:///simulation.db")  # the file is never opened
-    app.registry.outgoing.relay_liveness = Unwatched(HOST)
+    app.registries.outbox.relay_liveness = Unwatched(HOST)
     app.source("shop", provider=SIGNED, secret=SECRET)
     app.source("hook", provider=UNSIGNED, secret=SECRET)
     app.source("till", provider=SIGNED, secret=SECRET, inline=True)
-    app.source("brief", provider=SIGNED, secret=SECRET, keep=BRIEF, bodies=BRIEF)
+    app.source("brief", provider=SIGNED, secret=SECRET, window=BRIEF, body_retention=BRIEF)
     for pattern in ("paid", "both"):
         app.on("shop", pattern, name="pay", timeout=LOCKING, backoff=SOON, refetch=look_up)(pay)
     for pattern in ("told", "both"):

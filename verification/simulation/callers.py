@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly import aio
-from duly.app.enqueue import enqueue_and_commit
+from duly.app.calls import enqueue_and_commit
 from duly.core.errors import InProgress, LeaseLost, StoreUnavailable
 from verification.simulation.actors import Actor
 from verification.simulation.application import application
@@ -86,7 +86,7 @@ class CallerActor(Actor):
             self._asked = True
         if not self._enqueued:
             app = application()
-            new = app.registry.new("child", {"parent": PARENT}, key="enqueued once")
+            new = app.registries.jobs.new("child", {"parent": PARENT}, key="enqueued once")
             [enqueued] = await enqueue_and_commit(self.store.async_runner, [new])
             books.jobs.add(enqueued.id)
             self._enqueued = True

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.jobs.dead import JobSelection
-from duly.jobs.replay import plan_of
+from duly.jobs.dead import JobSelection, plan_of
 from duly.ledger.replay import replay
 from verification.simulation.errors import Violation
 from verification.simulation.stores import SimulatedStore

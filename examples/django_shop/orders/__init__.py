@@ -1,1 +1,1 @@
-"""What was ordered, what was paid, and what is left."""
+"""Orders, payments and stock."""

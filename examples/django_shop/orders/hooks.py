@@ -1,4 +1,4 @@
-"""What the shop is told, what it does then, and what it tells others.
+"""The shop's webhooks: its sources, its handlers, and the messages that it sends.
 
 duly worker orders.hooks:app
 duly relay orders.hooks:app
@@ -13,20 +13,20 @@ import duly
 from orders.models import Payment, Stock
 
 app = duly.Duly(
-    begin=duly.django("default"),  # handlers with `tx` run inside transaction.atomic()
+    begin=duly.django.database("default"),  # handlers with `tx` run inside transaction.atomic()
     egress=duly.Egress(allow=settings.EGRESS_ALLOW),
 )
 
-# POST /hooks/stripe: the event is kept, Stripe gets its 200, and a worker runs the handlers.
+# POST /hooks/stripe: the event is committed, Stripe gets its 200, and a worker runs the handlers.
 app.source("stripe", secret=settings.STRIPE_WEBHOOK_SECRET)
-# POST /hooks/warehouse: handled before the answer, in the transaction that keeps the event.
+# POST /hooks/warehouse: handled inline, before the reply, in the transaction that claims the event.
 app.source(
     "warehouse",
     provider="standard-webhooks",
     secret=settings.WAREHOUSE_WEBHOOK_SECRET,
     inline=True,
 )
-# What we send is signed, so that the books can tell that it is from us.
+# Messages are signed, so that the accounting service can verify them.
 app.signer("books", secret=settings.BOOKS_SIGNING_SECRET)
 
 
@@ -51,7 +51,7 @@ def record_payment(event: duly.Event, tx: duly.Tx) -> None:
 
 @app.on("warehouse", "stock.changed")
 def set_stock(event: duly.Event, tx: duly.Tx) -> None:
-    """Set what is left of an item, unless a newer count was set before: deliveries overtake."""
+    """Set the stock of an item, unless a newer count was set before: deliveries overtake."""
     count = event.json["data"]
     if tx.newer(f"stock/{count['item']}", count["version"]):
         Stock.objects.update_or_create(item=count["item"], defaults={"left": count["left"]})
@@ -84,7 +84,7 @@ def remind(job: duly.Job) -> None:
 
 
 def send_mail(key: str, to: str, about: str) -> Mailed:
-    """Send a mail. Whoever gets it twice can tell by its Message-ID, and shows it once."""
+    """Send a mail. A repeat has the same Message-ID, so that the mailbox can hide it."""
     id = f"<{key}@example.com>"
     EmailMessage(f"Your {about}", "Thank you!", to=[to], headers={"Message-ID": id}).send()
     return {"id": id}

@@ -12,7 +12,7 @@ class Order(models.Model):
 
 
 class Payment(models.Model):
-    """A payment that Stripe told us of. Nothing in it keeps an event from standing twice."""
+    """A payment from Stripe. No constraint prevents a second row for an event."""
 
     event = models.CharField(max_length=100)
     payment = models.CharField(max_length=100)

@@ -45,7 +45,7 @@ class ShopTest(TransactionTestCase):
         self.assertEqual(self.mailed(), ["Your payment pi_1"])
 
     def test_an_older_count_of_the_warehouse_changes_nothing(self) -> None:
-        """The newest version wins, in whatever order they come."""
+        """The newest version wins, in any order of delivery."""
         for id, version, left in (("a", 2, 7), ("b", 1, 9), ("b", 1, 9)):
             count = {"item": "assam", "left": left, "version": version}
             self.trial.deliver("warehouse", {"type": "stock.changed", "data": count}, id=id)
@@ -62,7 +62,7 @@ class ShopTest(TransactionTestCase):
         self.assertEqual(self.mailed(), [f"Your order {placed.json()['order']}"])
 
     def test_a_customer_is_reminded_once(self) -> None:
-        """However often cron runs the command."""
+        """Even if cron runs the command several times."""
         asked = {"item": "assam", "email": "ann@example.com"}
         self.client.post("/orders", asked, content_type="application/json")
         self.trial.run_jobs()

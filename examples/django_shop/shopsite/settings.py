@@ -1,4 +1,4 @@
-"""Django's settings. Everything secret, and everything about the place, is in the environment."""
+"""Django's settings. Secrets and addresses come from the environment."""
 
 import os
 from typing import Any
@@ -26,7 +26,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
-# Each mail is a file there. A shop that is in earnest has EMAIL_HOST instead.
+# Each mail is a file there. In production set EMAIL_HOST instead.
 EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
 EMAIL_FILE_PATH = os.environ.get("MAIL_FOLDER", "mails")
 DEFAULT_FROM_EMAIL = "shop@example.com"

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from duly.receiver.integrations import django as duly_django
+from duly import django as duly_django
 from orders import views
 from orders.hooks import app
 

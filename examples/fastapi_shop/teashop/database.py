@@ -1,4 +1,4 @@
-"""The shop's tables, and the sessions that everything works in.
+"""The shop's tables, and the sessions of site and handlers.
 
     python -m teashop.database
 
@@ -33,7 +33,7 @@ class Order(Base):
 
 
 class Payment(Base):
-    """A payment that Stripe told us of. Nothing in it keeps an event from standing twice."""
+    """A payment from Stripe. No constraint prevents a second row for an event."""
 
     __tablename__ = "payments"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -51,7 +51,7 @@ class Stock(Base):
 
 
 class Mail(Base):
-    """Stands for the mail service: it takes a mail once for each idempotency key."""
+    """Replaces the mail service: it accepts a mail once for each idempotency key."""
 
     __tablename__ = "mails"
     key: Mapped[str] = mapped_column(primary_key=True)

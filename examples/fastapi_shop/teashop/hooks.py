@@ -1,4 +1,4 @@
-"""What the shop is told, what it does then, and what it tells others.
+"""The shop's webhooks: its sources, its handlers, and the messages that it sends.
 
 duly worker teashop.hooks:app
 duly relay teashop.hooks:app
@@ -21,16 +21,16 @@ app = duly.Duly(
     egress=duly.Egress(allow=os.environ.get("EGRESS_ALLOW", "").split()),
 )
 
-# POST /hooks/stripe: the event is kept, Stripe gets its 200, and a worker runs the handlers.
+# POST /hooks/stripe: the event is committed, Stripe gets its 200, and a worker runs the handlers.
 app.source("stripe", secret=os.environ["STRIPE_WEBHOOK_SECRET"])
-# POST /hooks/warehouse: handled before the answer, in the transaction that keeps the event.
+# POST /hooks/warehouse: handled inline, before the reply, in the transaction that claims the event.
 app.source(
     "warehouse",
     provider="standard-webhooks",
     secret=os.environ["WAREHOUSE_WEBHOOK_SECRET"],
     inline=True,
 )
-# What we send is signed, so that the books can tell that it is from us.
+# Messages are signed, so that the accounting service can verify them.
 app.signer("books", secret=os.environ["BOOKS_SIGNING_SECRET"])
 
 
@@ -55,7 +55,7 @@ async def record_payment(event: duly.Event, tx: aio.Tx) -> None:
 
 @app.on("warehouse", "stock.changed")
 async def set_stock(event: duly.Event, tx: aio.Tx) -> None:
-    """Set what is left of an item, unless a newer count was set before: deliveries overtake."""
+    """Set the stock of an item, unless a newer count was set before: deliveries overtake."""
     count = event.json["data"]
     if await tx.newer(f"stock/{count['item']}", count["version"]):
         await tx.session.merge(Stock(item=count["item"], left=count["left"]))

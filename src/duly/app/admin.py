@@ -13,10 +13,10 @@ from duly.core.exports import show_keywords
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
 from duly.jobs import dead as dead_jobs
-from duly.jobs.replay import plan_of
+from duly.jobs.dead import plan_of
 from duly.jobs.resolve import finding_of, resolve
 from duly.jobs.stats import count_jobs
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
 from duly.outbox import dead as dead_messages
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duly.outbox.dead import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
     from duly.service.wakeup import Wakeup
-    from duly.stores.orm.begin import SameDatabase
+    from duly.stores.orm.begin import Begin
 
 INSTEAD = "call it outside of the handler, or in a job without tx"
 
@@ -41,8 +41,8 @@ INSTEAD = "call it outside of the handler, or in a job without tx"
 class JobAdmin:
     """``app.jobs``: dead jobs, replay, and counts."""
 
-    def __init__(self, runner: Runner, wakeup: Wakeup, opener: SameDatabase | None) -> None:
-        self._awaited = AsyncJobAdmin(runner, wakeup, opener, "app.jobs")
+    def __init__(self, runner: Runner, wakeup: Wakeup, begin: Begin | None) -> None:
+        self._awaited = AsyncJobAdmin(runner, wakeup, begin, "app.jobs")
 
     @show_keywords(JobFilters)
     def dead(
@@ -111,11 +111,11 @@ class AsyncJobAdmin:
         self,
         runner: Runner,
         wakeup: Wakeup,
-        opener: SameDatabase | None,
+        begin: Begin | None,
         path: str = "app.aio.jobs",
     ) -> None:
         self._runner = runner
-        self._opener = opener
+        self._begin = begin
         self._wakeup = wakeup
         # How the caller reaches these verbs, for what an error says.
         self._path = path
@@ -141,7 +141,7 @@ class AsyncJobAdmin:
         """`JobAdmin.replay`, awaited."""
         which = dead_jobs.job_selection(job_id, **filters)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
-        refuse_joined(f"{self._path}.replay", self._opener)
+        refuse_joined(f"{self._path}.replay", self._begin)
         done = await replay(self._runner, plan)
         self._wakeup.notify(("jobs",))
         return done
@@ -149,7 +149,7 @@ class AsyncJobAdmin:
     async def discard(self, job_id: str) -> bool:
         """`JobAdmin.discard`, awaited."""
         job = checked_id(job_id)
-        refuse_joined(f"{self._path}.discard", self._opener)
+        refuse_joined(f"{self._path}.discard", self._begin)
         return await dead_jobs.discard_dead(self._runner, job)
 
     async def resolve(
@@ -157,7 +157,7 @@ class AsyncJobAdmin:
     ) -> None:
         """`JobAdmin.resolve`, awaited."""
         finding = finding_of(checked_id(job_id), effect, done=done, result=result)
-        refuse_joined(f"{self._path}.resolve", self._opener)
+        refuse_joined(f"{self._path}.resolve", self._begin)
         await resolve(self._runner, finding)
 
     async def stats(self) -> Stats:
@@ -168,8 +168,8 @@ class AsyncJobAdmin:
 class OutboxAdmin:
     """``app.outbox``: messages that are not sent yet, dead messages, replay, and counts."""
 
-    def __init__(self, runner: Runner, wakeup: Wakeup, opener: SameDatabase | None) -> None:
-        self._awaited = AsyncOutboxAdmin(runner, wakeup, opener, "app.outbox")
+    def __init__(self, runner: Runner, wakeup: Wakeup, begin: Begin | None) -> None:
+        self._awaited = AsyncOutboxAdmin(runner, wakeup, begin, "app.outbox")
 
     @show_keywords(MessageFilters)
     def dead(
@@ -235,11 +235,11 @@ class AsyncOutboxAdmin:
         self,
         runner: Runner,
         wakeup: Wakeup,
-        opener: SameDatabase | None,
+        begin: Begin | None,
         path: str = "app.aio.outbox",
     ) -> None:
         self._runner = runner
-        self._opener = opener
+        self._begin = begin
         self._wakeup = wakeup
         self._path = path
 
@@ -268,7 +268,7 @@ class AsyncOutboxAdmin:
         """`OutboxAdmin.replay`, awaited."""
         which = dead_messages.message_selection(message_id, **filters)
         plan = dead_messages.plan_of(which, rate, dry_run=dry_run, everything=all)
-        refuse_joined(f"{self._path}.replay", self._opener)
+        refuse_joined(f"{self._path}.replay", self._begin)
         done = await replay(self._runner, plan)
         self._wakeup.notify(("messages",))
         return done
@@ -280,7 +280,7 @@ class AsyncOutboxAdmin:
     async def discard(self, message_id: str) -> bool:
         """`OutboxAdmin.discard`, awaited."""
         message = checked_id(message_id, "message")
-        refuse_joined(f"{self._path}.discard", self._opener)
+        refuse_joined(f"{self._path}.discard", self._begin)
         return await dead_messages.discard_dead(self._runner, message)
 
     async def stats(self) -> OutboxStats:
@@ -288,11 +288,11 @@ class AsyncOutboxAdmin:
         return await count_messages(self._runner)
 
 
-def refuse_joined(verb: str, opener: SameDatabase | None) -> None:
+def refuse_joined(verb: str, begin: Begin | None) -> None:
     """Refuse a verb that commits by itself inside a transaction of a handler or of the caller."""
     refuse_inside(verb, INSTEAD)
-    if opener is not None:
-        opener.refuse_surrounding(verb)
+    if begin is not None:
+        begin.refuse_surrounding(verb)
 
 
 def checked_limit(limit: object) -> int:

@@ -1,6 +1,6 @@
 """The application that a command names, as ``module:app`` or ``path/to/file.py:app``.
 
-Whatever goes wrong is said in one line, with the place to look at. Source lines are not shown: the
+Every error is one line with the file and line to look at. Source lines are not shown: the
 one that fails is often the one that holds a secret.
 """
 
@@ -40,9 +40,9 @@ def add_optional_argument(parser: argparse.ArgumentParser, name: str, meaning: s
     parser.add_argument(name, metavar=f"[{name.upper()}]", help=meaning).required = False
 
 
-def app_name(told: str | None) -> str:
+def app_name(given: str | None) -> str:
     """What the command line says, or else the environment."""
-    name = told or os.environ.get(VARIABLE, "")
+    name = given or os.environ.get(VARIABLE, "")
     if not name:
         raise UsageError(f"which application? As in {FORMS}; or set {VARIABLE}")
     return name
@@ -129,9 +129,9 @@ def import_with_django(load: Callable[[], ModuleType]) -> ModuleType:
 
 def django_hint(problem: Exception) -> str:
     """What to do about Django's own errors of this kind, whose words are for other programs."""
-    told = type(problem).__name__
-    unset = told == "ImproperlyConfigured" and "settings are not configured" in str(problem)
-    if told != "AppRegistryNotReady" and not unset:
+    name = type(problem).__name__
+    unset = name == "ImproperlyConfigured" and "settings are not configured" in str(problem)
+    if name != "AppRegistryNotReady" and not unset:
         return ""
     return f": set {SETTINGS}=project.settings, as manage.py does, or call django.setup() first"
 

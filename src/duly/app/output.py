@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 USER_AND_PASSWORD = re.compile(r"://([^\s:/@]*):\S*@")
 PASSWORD_SETTING = re.compile(r"(password=)[^&\s'\"]*", re.IGNORECASE)
 
-# A terminal may be told often; a log keeps every line.
+# Seconds between two lines of progress. A terminal may be rewritten often; a log keeps every line.
 TERMINAL_PAUSE, LOG_PAUSE = 0.1, 1.0
 REWRITE_LINE = "\r\x1b[K"
 
@@ -34,7 +34,7 @@ def one_line(problem: Exception) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Text that somebody else wrote, safe on a terminal."""
+    """Text from outside on one line, safe on a terminal."""
     return printable(" ".join(text.split()))
 
 
@@ -60,7 +60,7 @@ def print_answer(arguments: argparse.Namespace, text: str, document: Json) -> No
 class Progress:
     """One line rewritten in place on a terminal, a plain line now and then anywhere else.
 
-    It goes to stderr: the answer on stdout stays clean for whoever reads it by program.
+    It goes to stderr: the answer on stdout stays clean for the program that reads it.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from duly.app.loading import add_optional_argument
 from duly.app.output import Progress, add_json_option, print_answer
-from duly.cli.listing import fold_columns, terminal_width
+from duly.cli.listing import fold_columns, format_time, short_failure_text, terminal_width
 from duly.cli.options import TARGET, add_table_options, open_store, require_target
 from duly.cli.parser import nearest
 from duly.core.errors import UsageError
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from duly.cli.listing import TableRow
     from duly.core.json_bytes import Json
     from duly.core.session import Runner
+    from duly.jobs.dead import DeadLetter
     from duly.ledger.replay import ReplayPlan
+    from duly.outbox.dead import DeadMessage
 
-Dead = TypeVar("Dead")
+Dead = TypeVar("Dead", bound="DeadLetter | DeadMessage")
 EXAMPLE_ID = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 STATS, DEAD, SHOW, REPLAY, DISCARD = "stats", "dead", "show", "replay", "discard"
 ACTIONS = (DEAD, SHOW, REPLAY, DISCARD, STATS)
 CHOICES = f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}"
 TIMES = ("since", "until")
-PYTHON_WORDS = re.compile(r"\b(source|type|name|destination|since|until|all)=(True)?")
 # What may be meant for an id: some of its digits, or one too many.
 PART_OF_AN_ID = re.compile(r"(?=.*[0-9])[0-9a-z-]{6,}", re.IGNORECASE)
 # A word that an error may repeat: it cannot be a secret.
@@ -47,7 +48,7 @@ AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Answer(NamedTuple):
+class CommandAnswer(NamedTuple):
     """What an action prints: text for people, a document for programs, a warning on stderr."""
 
     text: str
@@ -85,7 +86,7 @@ class AdminCommand(ABC, Generic[Dead]):
     filters: ClassVar[dict[str, tuple[str, str]]]
     """The options that choose among dead rows, beside the times: metavar and help."""
     headings: ClassVar[TableRow]
-    """The columns of the list of dead rows."""
+    """Their headings in the list of dead rows, between ATTEMPTS and WHY."""
     runs: ClassVar[str]
     """What a replay lets a row do."""
     ids: ClassVar[str]
@@ -96,18 +97,18 @@ class AdminCommand(ABC, Generic[Dead]):
 
     @abstractmethod
     def list_row(self, dead: Dead) -> TableRow:
-        """Return the columns of a dead row in the list."""
+        """Return the columns of a dead row between its attempts and its error."""
 
     @abstractmethod
     def list_document(self, dead: Dead) -> dict[str, Json]:
         """Return a dead row for programs, without what may be long or private."""
 
     @abstractmethod
-    def show_one(self, runner: Runner, row_id: str) -> Answer:
+    def show_one(self, runner: Runner, row_id: str) -> CommandAnswer:
         """Return all that is known of one row; raise `UsageError` where nothing is."""
 
     @abstractmethod
-    def count_all(self, runner: Runner) -> Answer:
+    def count_all(self, runner: Runner) -> CommandAnswer:
         """Count the rows."""
 
     # The command line
@@ -233,12 +234,21 @@ class AdminCommand(ABC, Generic[Dead]):
             dead = finish(self.verbs.list(runner, which, limit))
         lines = [f"no dead {self.noun}s"]
         if dead:
-            rows = [self.headings, *(self.list_row(one) for one in dead)]
-            lines = fold_columns(rows, terminal_width())
+            headings = ("ID", "DIED", "ATTEMPTS", *self.headings, "WHY")
+            lines = fold_columns([headings, *map(self._list_line, dead)], terminal_width())
         if len(dead) == limit:
             lines.append(f"these are the latest {limit:,}: there may be more, ask with --limit")
         documents: list[Json] = [self.list_document(one) for one in dead]
-        return Answer("\n".join(lines), documents).print(arguments)
+        return CommandAnswer("\n".join(lines), documents).print(arguments)
+
+    def _list_line(self, dead: Dead) -> TableRow:
+        return (
+            dead.id,
+            format_time(dead.dead_at),
+            f"{dead.attempts} of {dead.max_attempts}",
+            *self.list_row(dead),
+            short_failure_text(dead.failure),
+        )
 
     def _show(self, arguments: argparse.Namespace, target: str | None, row_id: str) -> int:
         """Print all that is known of one row."""
@@ -249,10 +259,9 @@ class AdminCommand(ABC, Generic[Dead]):
     def _replay(self, arguments: argparse.Namespace, target: str | None, row_id: str | None) -> int:
         """Make one row ready again, or those that the filters choose; a dry run names them."""
         which = self._selection(arguments, row_id)
-        with errors_in_shell_words():
-            plan = self.verbs.plan_replay(
-                which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all
-            )
+        plan = self.verbs.plan_replay(
+            which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all
+        )
         verb, many = "would replay" if plan.dry_run else "replayed", f"{self.noun}s"
         with self._open_store(arguments, target) as runner, Progress() as progress:
             done = finish(
@@ -262,7 +271,9 @@ class AdminCommand(ABC, Generic[Dead]):
             raise self.not_dead(row_id)
         count = f"1 {self.noun}" if len(done.ids) == 1 else f"{len(done.ids):,} {many}"
         text = "\n".join([f"{verb} {count}", *(done.ids if done.dry_run else ())])
-        return Answer(text, {"ids": list(done.ids), "dry_run": done.dry_run}).print(arguments)
+        return CommandAnswer(text, {"ids": list(done.ids), "dry_run": done.dry_run}).print(
+            arguments
+        )
 
     def _discard(self, arguments: argparse.Namespace, target: str | None, row_id: str) -> int:
         """Delete one row for good."""
@@ -270,15 +281,14 @@ class AdminCommand(ABC, Generic[Dead]):
             done = finish(self.verbs.discard(runner, row_id))
         if not done:
             raise self.not_dead(row_id)
-        return Answer(f"discarded {row_id}", {"discarded": row_id}).print(arguments)
+        return CommandAnswer(f"discarded {row_id}", {"discarded": row_id}).print(arguments)
 
     def _selection(self, arguments: argparse.Namespace, row_id: str | None) -> Any:
         """Return the dead rows that an id or the filters choose."""
         given = {name: getattr(arguments, name) for name in (*self.filters, *TIMES)}
         for name in TIMES:
             given[name] = None if given[name] is None else parse_time(name, given[name])
-        with errors_in_shell_words():
-            return self.verbs.select(row_id, **given)
+        return self.verbs.select(row_id, **given)
 
     def not_dead(self, row_id: str) -> UsageError:
         """Return the error about an id that is not among the dead."""
@@ -286,15 +296,6 @@ class AdminCommand(ABC, Generic[Dead]):
             f"there is no dead {self.noun} {row_id}: it was replayed, discarded or never given up. "
             f"See `duly {self.name} dead`"
         )
-
-
-@contextmanager
-def errors_in_shell_words() -> Iterator[None]:
-    """Turn ``since=`` in the text of an error into ``--since``."""
-    try:
-        yield
-    except UsageError as problem:
-        raise UsageError(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
 
 
 def parse_time(name: str, text: str) -> datetime:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duly.app.loading import add_optional_argument
 from duly.app.output import Progress, add_json_option, print_answer
+from duly.cli.options import positive_seconds, whole_number
 from duly.core.errors import UsageError
-from duly.testing.sending.copies import send_all_at_once, send_one_by_one
-from duly.testing.sending.events import EventRequest, event_of
-from duly.testing.sending.parcels import ProviderDelivery, moment_of, stale_age
-from duly.testing.sending.posting import checked_url, printable_text
-from duly.testing.sending.renewal import format_to_second
-from duly.testing.sending.signers import form_of, signer_for, variable_of
-from duly.testing.sending.verdicts import DeliveryReport
+from duly.testing.sender.copies import send_all_at_once, send_one_by_one
+from duly.testing.sender.events import EventRequest, event_of
+from duly.testing.sender.provider_delivery import ProviderDelivery, moment_of, stale_age
+from duly.testing.sender.receiver_connection import checked_url, printable_text
+from duly.testing.sender.renewal import format_to_second
+from duly.testing.sender.report import DeliveryReport
+from duly.testing.sender.signers import form_of, signer_for, variable_of
 from duly.webhooks import provider_named, provider_names
 from duly.webhooks.sign import fitting_scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import argparse
 
     from duly.core.json_bytes import Json
-    from duly.testing.sending.events import EventToSign
-    from duly.testing.sending.parcels import Manner
+    from duly.testing.sender.events import EventToSign
+    from duly.testing.sender.provider_delivery import Manner
 
 EXAMPLES = """\
 examples:
@@ -59,8 +60,8 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     where = f"where to (default {DEFAULT_URL.format('PROVIDER')})"
-    add_positional(parser, "provider", "whose delivery to send, as in stripe")
-    add_positional(parser, "url", where)
+    add_optional_argument(parser, "provider", "whose delivery to send, as in stripe")
+    add_optional_argument(parser, "url", where)
     parser.add_argument("--list", action="store_true", help="only list the providers")
     parser.add_argument("--secret", help="what to sign with, better from the environment or asked")
     parser.add_argument("--body", metavar="FILE", help="the body to sign, - for standard input")
@@ -83,10 +84,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="one more header; may be repeated",
     )
     add_copies(parser)
-    add_manner(parser)
+    add_faults(parser)
     parser.add_argument(
         "--timeout",
-        type=seconds,
+        type=positive_seconds,
         default=10.0,
         metavar="SECONDS",
         help="how long to wait for a reply (default 10)",
@@ -94,38 +95,30 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def add_positional(parser: argparse.ArgumentParser, name: str, meaning: str) -> None:
-    """Declare an argument that may be missing, and may stand behind options.
-
-    With ``nargs="?"`` argparse would take it for missing as soon as an option comes first.
-    """
-    parser.add_argument(name, metavar=f"[{name.upper()}]", help=meaning).required = False
-
-
 def add_copies(parser: argparse.ArgumentParser) -> None:
     """Declare how many copies are sent, and how."""
     copies = parser.add_mutually_exclusive_group()
     copies.add_argument(
         "--duplicate",
-        type=number_up_to(MOST_COPIES),
+        type=whole_number("a number of copies", 1, MOST_COPIES),
         metavar="N",
         help="the same event N times, one after the other, as the provider would retry",
     )
     copies.add_argument(
         "--concurrent",
-        type=number_up_to(MOST_AT_ONCE),
+        type=whole_number("a number of copies", 1, MOST_AT_ONCE),
         metavar="N",
         help=f"the same event N times at one instant, up to {MOST_AT_ONCE:,}",
     )
 
 
-def add_manner(parser: argparse.ArgumentParser) -> None:
+def add_faults(parser: argparse.ArgumentParser) -> None:
     """Declare what is wrong with the delivery, if anything."""
-    manner = parser.add_mutually_exclusive_group()
-    manner.add_argument(
+    faults = parser.add_mutually_exclusive_group()
+    faults.add_argument(
         "--tamper", action="store_true", help="change one byte of the body after it was signed"
     )
-    manner.add_argument(
+    faults.add_argument(
         "--stale", action="store_true", help="sign it too long ago, where the provider signs a time"
     )
 
@@ -259,25 +252,3 @@ def parse_header(text: str) -> tuple[str, str]:
     ):
         raise UsageError("--header must be like 'X-Shop: 7', in printable ASCII")
     return name, value
-
-
-def number_up_to(most: int) -> Callable[[str], int]:
-    """Return a parser of a count of copies, for argparse."""
-
-    def number(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"it must be a whole number from 1 to {most:,}")
-        return int(text)
-
-    return number
-
-
-def seconds(text: str) -> float:
-    """Parse a duration, for argparse."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 3600:
-        raise argparse.ArgumentTypeError("it must be a number of seconds above 0, up to 3600")
-    return found

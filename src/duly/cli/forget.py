@@ -51,14 +51,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Forget the event, and print what its next delivery runs."""
     target, source, event_id = parse_words(arguments)
-    try:
-        if is_url(target):
-            done = forget_at_url(arguments, target, source, event_id)
-        else:
-            done = forget_in_app(arguments, target, source, event_id)
-    except UsageError as problem:  # in the words of a shell
-        raise UsageError(str(problem).replace("tenant=", "--tenant")) from None
     known = not is_url(target)
+    if known:
+        done = forget_in_app(arguments, target, source, event_id)
+    else:
+        done = forget_at_url(arguments, target, source, event_id)
     print_answer(
         arguments,
         forgotten_text(source, done, handlers_known=known),
@@ -117,5 +114,5 @@ def forgotten_text(source: str, done: Forgotten, *, handlers_known: bool) -> str
         again = "the handlers that the application has for it"
     lines.append(f"when it is delivered again, it runs: {again}")
     if done.too_old and not done.handlers:
-        lines.append("it was too old, and will be again unless keep= of the source reaches back")
+        lines.append("it was too old, and will be again unless window= of the source reaches back")
     return "\n".join(lines)

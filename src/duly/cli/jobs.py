@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from duly.app.output import on_one_line, printable
-from duly.cli.admin import AdminCommand, Answer, DeadVerbs
+from duly.cli.admin import AdminCommand, CommandAnswer, DeadVerbs
 from duly.cli.listing import (
     counts_documents,
     counts_table,
@@ -14,8 +14,7 @@ from duly.cli.listing import (
     failure_document,
     failure_text,
     format_time,
-    iso_time,
-    short_failure_text,
+    members,
     traceback_lines,
 )
 from duly.core.onestep import finish
@@ -26,9 +25,9 @@ from duly.jobs.dead import (
     discard_dead,
     job_selection,
     list_dead,
+    plan_of,
     read_event,
 )
-from duly.jobs.replay import plan_of
 from duly.jobs.stats import count_jobs
 
 if TYPE_CHECKING:
@@ -55,6 +54,10 @@ an event's body up to 16 KiB are shown, without what looks like a secret.
 A replayed job runs once, however many people replay it at the same time. With
 --rate the times are written with the jobs: this command does not wait, and may
 be closed."""
+MEMBERS = (
+    "id", "name", "queue", "source", "event_id", "type", "attempts", "rescues", "max_attempts",
+    "created_at", "dead_at",
+)  # fmt: skip
 COUNTS = ("ready", "oldest", "waiting", "parked", "leased", "dead")
 UNKNOWN = "did it happen? Tell with `duly effects resolve`"
 PRUNED = "pruned: its source keeps bodies only for a while (body_retention=)"
@@ -67,7 +70,7 @@ class JobsCommand(AdminCommand[DeadLetter]):
     noun = "job"
     runs = "run"
     ids = "the id of a dead job, to show, replay or discard it"
-    headings = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
+    headings = ("JOB", "EVENT")
     filters = {  # noqa: RUF012  # declared as a ClassVar by the base
         "source": ("SOURCE", "only those of events of this source"),
         "type": ("TYPE", "only those of events of this type"),
@@ -77,35 +80,17 @@ class JobsCommand(AdminCommand[DeadLetter]):
     verbs = DeadVerbs(job_selection, plan_of, list_dead, discard_dead)
 
     def list_row(self, dead: DeadLetter) -> tuple[str, ...]:
-        """Return the columns of a dead job in the list."""
-        return (
-            dead.id,
-            format_time(dead.dead_at),
-            f"{dead.attempts} of {dead.max_attempts}",
-            on_one_line(dead.name),
-            event_text(dead),
-            short_failure_text(dead.failure),
-        )
+        """Return the handler and the event of a dead job."""
+        return on_one_line(dead.name), event_text(dead)
 
     def list_document(self, dead: DeadLetter) -> dict[str, Json]:
         """Return a dead job for programs, without its payload."""
-        return {
-            "id": dead.id,
-            "name": dead.name,
-            "queue": dead.queue,
-            "source": dead.source,
-            "event_id": dead.event_id,
-            "type": dead.type,
-            "attempts": dead.attempts,
-            "rescues": dead.rescues,
-            "max_attempts": dead.max_attempts,
-            "created_at": dead.created_at.isoformat(),
-            "dead_at": dead.dead_at.isoformat(),
+        return members(dead, *MEMBERS) | {
             "failure": failure_document(dead.failure),
-            "unknown": [{"name": one.name, "key": one.key} for one in dead.unknown],
+            "unknown": [one._asdict() for one in dead.unknown],
         }
 
-    def show_one(self, runner: Runner, row_id: str) -> Answer:
+    def show_one(self, runner: Runner, row_id: str) -> CommandAnswer:
         """Return a dead job with its payload or its event."""
         found = finish(list_dead(runner, JobSelection(row_id), 1))
         if not found:
@@ -118,12 +103,12 @@ class JobsCommand(AdminCommand[DeadLetter]):
             "traceback": None if dead.failure is None else dead.failure.traceback,
             "event": event_document(event),
         }
-        return Answer(dead_text(dead, event), document)
+        return CommandAnswer(dead_text(dead, event), document)
 
-    def count_all(self, runner: Runner) -> Answer:
+    def count_all(self, runner: Runner) -> CommandAnswer:
         """Count the jobs of each queue, and name the workers."""
         stats = finish(count_jobs(runner))
-        return Answer(stats_text(stats), stats_document(stats))
+        return CommandAnswer(stats_text(stats), stats_document(stats))
 
 
 COMMAND = JobsCommand()
@@ -168,13 +153,7 @@ def event_document(event: EventOfDead | None) -> Json:
     """Return the event of a dead job for programs; its body is bounded and redacted."""
     if event is None:
         return None
-    return {
-        "id": event.id,
-        "type": event.type,
-        "source": event.source,
-        "received_at": event.received_at.isoformat(),
-        "time": iso_time(event.time),
-        "body": event.body,
+    return members(event, "id", "type", "source", "received_at", "time", "body") | {
         "body_size": event.size,
         "body_cut": event.is_cut,
         "body_pruned": event.body is None,
@@ -195,7 +174,7 @@ def stats_document(stats: Stats) -> Json:
     return {
         "queues": counts_documents("queue", COUNTS, [*stats.queues.values()]),
         "workers": [
-            {"id": one.id, "host": one.host, "pid": one.pid, "queues": list(one.queues)}
+            members(one, "id", "host", "pid") | {"queues": list(one.queues)}
             for one in stats.workers
         ],
     }

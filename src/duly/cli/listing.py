@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duly
 from duly.app.output import on_one_line, printable
@@ -15,7 +15,6 @@ from duly.core.failures import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from duly.core.failures import Failure
     from duly.core.json_bytes import Json
@@ -80,8 +79,7 @@ def counts_table(group: str, columns: Sequence[str], rows: Sequence[object]) -> 
 
 def counts_documents(group: str, columns: Sequence[str], rows: Sequence[object]) -> list[Json]:
     """Return the same for programs; ages in seconds."""
-    names = (group, *columns)
-    return [{name: count_value(getattr(row, name)) for name in names} for row in rows]
+    return [members(row, group, *columns) for row in rows]
 
 
 def format_count(value: int | timedelta | None) -> str:
@@ -89,9 +87,17 @@ def format_count(value: int | timedelta | None) -> str:
     return f"{value:,}" if isinstance(value, int) else format_age(value)
 
 
-def count_value(value: str | int | timedelta | None) -> Json:
-    """Return a name, a number or an age for programs."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
+def members(row: object, *names: str) -> dict[str, Json]:
+    """Return attributes for programs: times in ISO form, ages in seconds."""
+    return {name: json_value(getattr(row, name)) for name in names}
+
+
+def json_value(value: Any) -> Json:
+    """Return a value for programs."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    found: Json = value.isoformat() if isinstance(value, datetime) else value
+    return found
 
 
 def indent_below(text: str, width: int) -> list[str]:
@@ -134,11 +140,6 @@ def format_time(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def iso_time(time: datetime | None) -> str | None:
-    """Format a time for programs."""
-    return None if time is None else time.isoformat()
-
-
 def failure_text(failure: Failure | None) -> str:
     """Return the last error on one line; without its type where that is internal to duly."""
     if failure is None:
@@ -165,9 +166,4 @@ def failure_document(failure: Failure | None) -> Json:
     """Return the last error for programs, without its traceback."""
     if failure is None:
         return None
-    return {
-        "type": failure.type,
-        "message": failure.message,
-        "cause": failure.cause,
-        "attempt": failure.attempt,
-    }
+    return members(failure, "type", "message", "cause", "attempt")

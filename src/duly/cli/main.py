@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FAILED, USAGE = 1, 2
+# What a command line calls a parameter, where that is no option of its name.
+SHELL_WORDS = {"payload": "the file"}
 # What a shell reports for a program that SIGINT or SIGPIPE has ended.
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
@@ -122,9 +124,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if not is_expected(problem):
             raise
-        print(f"duly: {one_line(problem)}{remedy(problem)}", file=sys.stderr)
+        print(f"duly: {one_line(in_shell_words(problem))}{remedy(problem)}", file=sys.stderr)
         return USAGE if isinstance(problem, UsageError) else FAILED
     return code
+
+
+def in_shell_words(problem: Exception) -> Exception:
+    """The error, with options where its message names parameters."""
+    if not isinstance(problem, UsageError):
+        return problem
+    return UsageError(problem.in_words(lambda one: SHELL_WORDS.get(one.name, f"--{one.name}")))
 
 
 def remedy(problem: Exception) -> str:

@@ -19,6 +19,7 @@ from duly.worker.settings import CONCURRENCY, LEASE, MOST_AT_ONCE, SHORTEST_LEAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.app.duly import Duly
     from duly.stores.store import Store
 
 URL_VARIABLE = "DULY_URL"
@@ -144,7 +145,12 @@ def add_grace(parser: argparse.ArgumentParser, things: str, grace: timedelta) ->
 def add_until_idle(parser: argparse.ArgumentParser) -> None:
     """Declare ``--until-idle``."""
     parser.add_argument(
-        "--until-idle", action="store_true", help="end when there is nothing to do now"
+        "--until-idle",
+        dest="until",
+        action="store_const",
+        const="idle",
+        default="stopped",
+        help="end when there is nothing to do now",
     )
 
 
@@ -169,6 +175,15 @@ def add_relay_lease(parser: argparse.ArgumentParser, option: str, relay: str) ->
         help=f"how long {relay} may have a message before it is given to another "
         f"(default: the longest call, and {SLACK.total_seconds():g} more)",
     )
+
+
+def refuse_memory_store(app: Duly, service: str) -> None:
+    """Refuse an application whose store no other process can reach."""
+    if not app.store.capabilities.durable:
+        raise UsageError(
+            f"a memory: store belongs to one process, so a {service} in another one would find "
+            f"nothing: use `duly serve`, which has a {service}, or SQLite"
+        )
 
 
 # Types for argparse
@@ -207,4 +222,12 @@ def seconds(text: str) -> float:
         found = -1.0
     if not 0 <= found <= MOST_SECONDS:
         raise argparse.ArgumentTypeError(f"it must be a number of seconds, 0 to {MOST_SECONDS:g}")
+    return found
+
+
+def positive_seconds(text: str) -> float:
+    """Parse a duration in seconds that is not 0."""
+    found = seconds(text)
+    if not found:
+        raise argparse.ArgumentTypeError("it must be more than 0 seconds")
     return found

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from duly.app.output import on_one_line, printable
-from duly.cli.admin import AdminCommand, Answer, DeadVerbs
+from duly.cli.admin import AdminCommand, CommandAnswer, DeadVerbs
 from duly.cli.listing import (
     counts_documents,
     counts_table,
@@ -14,8 +14,7 @@ from duly.cli.listing import (
     failure_document,
     failure_text,
     format_time,
-    iso_time,
-    short_failure_text,
+    members,
     traceback_lines,
 )
 from duly.core.errors import UsageError
@@ -55,6 +54,9 @@ history knows.
 The list of dead messages shows no addresses and no bodies: they are shown one
 by one. With --rate the times are written with the messages: this command does
 not wait, and may be closed."""
+MEMBERS = (
+    "id", "destination", "signer", "attempts", "rescues", "max_attempts", "created_at", "dead_at",
+)  # fmt: skip
 COUNTS = ("ready", "oldest", "waiting", "leased", "dead")
 NO_RELAY = (
     "no relay is running, so messages wait: run `duly relay shop:app`, or `duly serve shop:app`, "
@@ -77,7 +79,7 @@ class OutboxCommand(AdminCommand[DeadMessage]):
     noun = "message"
     runs = "be sent"
     ids = "the id of a message: of any to show it, of a dead one to replay or discard it"
-    headings = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")
+    headings = ("DESTINATION",)
     filters = {  # noqa: RUF012  # declared as a ClassVar by the base
         "destination": (
             "ORIGIN",
@@ -88,44 +90,28 @@ class OutboxCommand(AdminCommand[DeadMessage]):
     verbs = DeadVerbs(message_selection, plan_of, list_dead, discard_dead)
 
     def list_row(self, dead: DeadMessage) -> tuple[str, ...]:
-        """Return the columns of a dead message in the list."""
-        return (
-            dead.id,
-            format_time(dead.dead_at),
-            f"{dead.attempts} of {dead.max_attempts}",
-            on_one_line(dead.destination),
-            short_failure_text(dead.failure),
-        )
+        """Return the destination of a dead message."""
+        return (on_one_line(dead.destination),)
 
     def list_document(self, dead: DeadMessage | OutboxMessage) -> dict[str, Json]:
         """Return a message for programs, without its URL, which may be a secret."""
-        return {
-            "id": dead.id,
-            "destination": dead.destination,
-            "signer": dead.signer,
-            "attempts": dead.attempts,
-            "rescues": dead.rescues,
-            "max_attempts": dead.max_attempts,
-            "created_at": dead.created_at.isoformat(),
-            "dead_at": iso_time(dead.dead_at),
-            "failure": failure_document(dead.failure),
-        }
+        return members(dead, *MEMBERS) | {"failure": failure_document(dead.failure)}
 
-    def show_one(self, runner: Runner, row_id: str) -> Answer:
+    def show_one(self, runner: Runner, row_id: str) -> CommandAnswer:
         """Return a message in any state, or what the history knows of it."""
         found = finish(look_up(runner, row_id))
         if found is None:
             raise UsageError(f"no message {row_id} is known here: it never was, or it is forgotten")
         if not isinstance(found, OutboxMessage):
-            return Answer(finished_text(found), finished_document(found))
+            return CommandAnswer(finished_text(found), finished_document(found))
         document = self.list_document(found) | content_document(found)
-        return Answer(message_text(found), document)
+        return CommandAnswer(message_text(found), document)
 
-    def count_all(self, runner: Runner) -> Answer:
+    def count_all(self, runner: Runner) -> CommandAnswer:
         """Count the messages of each destination, and name the relays."""
         stats = finish(count_messages(runner))
         alone = not stats.relays and stats.ready + stats.waiting + stats.leased
-        return Answer(stats_text(stats), stats_document(stats), NO_RELAY if alone else None)
+        return CommandAnswer(stats_text(stats), stats_document(stats), NO_RELAY if alone else None)
 
 
 COMMAND = OutboxCommand()
@@ -154,12 +140,7 @@ def message_text(message: OutboxMessage) -> str:
 def content_document(message: OutboxMessage) -> dict[str, Json]:
     """Return what may be long or private, for programs; bytes that are no text as base64."""
     text, body = decode_body(message.body), message.body
-    return {
-        "state": message.state,
-        "run_at": iso_time(message.run_at),
-        "leased_until": iso_time(message.leased_until),
-        "method": message.method,
-        "url": message.url,
+    return members(message, "state", "run_at", "leased_until", "method", "url") | {
         "headers": dict(message.headers),
         "body": text,
         "base64": None if body is None or text is not None else base64.b64encode(body).decode(),
@@ -184,12 +165,9 @@ def finished_text(finished: FinishedMessage) -> str:
 
 def finished_document(finished: FinishedMessage) -> dict[str, Json]:
     """Return the same for programs."""
-    return {
-        "id": finished.id,
+    return members(finished, "id", "destination", "attempts") | {
         "state": finished.outcome,
-        "destination": finished.destination,
-        "attempts": finished.attempts,
-        "ended_at": iso_time(finished.at),
+        "ended_at": finished.at.isoformat(),
     }
 
 
@@ -229,5 +207,5 @@ def stats_document(stats: OutboxStats) -> Json:
     """Return the same for programs."""
     return {
         "destinations": counts_documents("destination", COUNTS, [*stats.destinations.values()]),
-        "relays": [{"id": one.id, "host": one.host, "pid": one.pid} for one in stats.relays],
+        "relays": [members(one, "id", "host", "pid") for one in stats.relays],
     }

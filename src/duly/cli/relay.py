@@ -7,27 +7,30 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
 from duly.cli.options import (
     add_grace,
     add_log_options,
     add_relay_lease,
     add_until_idle,
+    refuse_memory_store,
     whole_number,
 )
-from duly.core.errors import UsageError
 from duly.core.extras import install_command
 from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
 from duly.server.banner import store_address
-from duly.server.logging import configure_logging, secrets_of
+from duly.server.logging import load_app_and_log
 from duly.server.services import relay_members, relay_service, relay_text
-from duly.server.shutdown import MESSAGES, ServiceSupervisor, catch_signals
+from duly.server.shutdown import MESSAGES, run_service
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from duly.app.duly import Duly
     from duly.relay.settings import RelaySettings
+    from duly.relay.stats import Relayed
+    from duly.service.service_thread import ServiceThread
 
 EXAMPLES = f"""\
 examples:
@@ -71,42 +74,27 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the application, open its store, and send its messages until a signal."""
-    formatter = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
-    app = load_app(name)
-    formatter.secrets = tuple(secrets_of(app))
-    settings = checked_settings(app, arguments)
-    app.store.open()
-    with catch_signals() as signals:
-        relay = relay_service(
-            app,
-            settings,
-            on_end=signals.wake,
-            until="idle" if arguments.until_idle else "stopped",
-        )
-        announce(name, app, settings)
-        relay.start()
-        return ServiceSupervisor(relay, signals, arguments.grace, MESSAGES).run(app)
-
-
-def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
-    """Return the settings of the relay; refuse a store in which it would find nothing."""
-    if not app.store.capabilities.durable:
-        raise UsageError(
-            "a memory: store belongs to one process, so a relay in another one would find "
-            "nothing: use `duly serve`, which has a relay, or SQLite"
-        )
-    return relay_settings(
+    app = load_app_and_log(name, level=arguments.log_level, as_json=arguments.log_json)
+    refuse_memory_store(app, "relay")
+    settings = relay_settings(
         arguments.concurrency,
         arguments.per_destination,
         arguments.lease,
         timedelta(seconds=arguments.grace),
     )
+    app.store.open()
+
+    def make(on_end: Callable[[], None]) -> ServiceThread[Relayed]:
+        announce(name, app, settings)
+        return relay_service(app, settings, on_end=on_end, until=arguments.until)
+
+    return run_service(app, make, arguments.grace, MESSAGES)
 
 
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     """Log how messages are sent, and where they may go."""
-    registry = app.registry.outgoing
+    registry = app.registries.outbox
     members = {"app": name, "store": store_address(app), **relay_members(registry, settings)}
     text = relay_text(registry, settings)
     logger.info("relaying for %s, %s", name, text, extra={"members": members})

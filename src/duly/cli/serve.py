@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
 from duly.cli.options import (
     add_concurrency,
     add_log_options,
@@ -25,7 +25,7 @@ from duly.core.errors import DulyError, UsageError
 from duly.core.extras import needs
 from duly.server.banner import Banner
 from duly.server.listener import base_url, open_listener, reachable_host
-from duly.server.logging import configure_logging, secrets_of
+from duly.server.logging import load_app_and_log
 from duly.server.settings import DRAIN, ServerSettings
 from duly.webhooks import provider_named, provider_names
 from duly.webhooks.examples import secrets_for
@@ -134,13 +134,11 @@ def add_proxy(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Load the application, listen, open its store, and serve until a signal."""
     settings = settings_from(arguments)
-    formatter = configure_logging(
-        level=settings.level, as_json=settings.json, access=settings.access
-    )
     if not arguments.check:
         refuse_without_server()
-    app = load_app(settings.app)
-    formatter.secrets = tuple(secrets_of(app))
+    app = load_app_and_log(
+        settings.app, level=settings.level, as_json=settings.json, access=settings.access
+    )
     if settings.workers > 1 and not app.store.capabilities.durable:
         raise UsageError("a memory: store belongs to one process: use --workers 1, or SQLite")
     if arguments.check:

@@ -6,26 +6,31 @@ import argparse
 import logging
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
 from duly.cli.options import (
     add_concurrency,
     add_grace,
     add_log_options,
     add_until_idle,
     add_worker_lease,
+    refuse_memory_store,
     whole_number,
 )
 from duly.core.errors import UsageError
 from duly.jobs.handlers import checked_queue
 from duly.server.banner import store_address
-from duly.server.logging import configure_logging, secrets_of
+from duly.server.logging import load_app_and_log
 from duly.server.services import plan_worker, worker_service
-from duly.server.shutdown import ServiceSupervisor, catch_signals
+from duly.server.shutdown import run_service
 from duly.worker.settings import GRACE, MOST_AT_ONCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.app.duly import Duly
     from duly.server.services import WorkerPlan
+    from duly.service.service_thread import ServiceThread
+    from duly.worker.stats import Worked
 
 EXAMPLES = f"""\
 examples:
@@ -72,31 +77,22 @@ def queue(text: str) -> tuple[str, int | None]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the application, open its store, and run its jobs until a signal."""
-    formatter = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
-    app = load_app(name)
-    formatter.secrets = tuple(secrets_of(app))
+    app = load_app_and_log(name, level=arguments.log_level, as_json=arguments.log_json)
+    refuse_memory_store(app, "worker")
     plan = checked_plan(name, app, arguments)
     app.store.open()
-    with catch_signals() as signals:
-        worker = worker_service(
-            app,
-            plan.settings(arguments.grace, arguments.lease),
-            on_end=signals.wake,
-            until="idle" if arguments.until_idle else "stopped",
-        )
+
+    def make(on_end: Callable[[], None]) -> ServiceThread[Worked]:
         announce(name, app, plan)
-        worker.start()
-        return ServiceSupervisor(worker, signals, arguments.grace).run(app)
+        settings = plan.settings(arguments.grace, arguments.lease)
+        return worker_service(app, settings, on_end=on_end, until=arguments.until)
+
+    return run_service(app, make, arguments.grace)
 
 
 def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> WorkerPlan:
     """Plan the worker; refuse one that could do nothing."""
-    if not app.store.capabilities.durable:
-        raise UsageError(
-            "a memory: store belongs to one process, so a worker in another one would find "
-            "nothing: use `duly serve`, which has a worker, or SQLite"
-        )
     queues = None if arguments.queue is None else dict(arguments.queue)
     plan = plan_worker(app, arguments.concurrency, queues)
     if plan is None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.exports import export_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Beside the message, so that only callers read it: a worker or a command has no sender to answer.
 FOR_RECEIVERS = "In a receiver: acknowledge nothing, answer 503 and let the sender retry."
@@ -20,9 +24,34 @@ class DulyError(Exception):
     """The root of every error that duly raises on purpose."""
 
 
+class Parameter(NamedTuple):
+    """A parameter that an error names: in Python ``since=``, in a shell ``--since``."""
+
+    name: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
 @export_error
 class UsageError(DulyError):
-    """A call that cannot work as written; the message says what to write instead."""
+    """A call that cannot work as written; the message says what to write instead.
+
+    Made of the parts of its message. Those that name parameters are `Parameter`, so that a command
+    line can name its own options.
+    """
+
+    def __init__(self, *parts: str | Parameter) -> None:
+        super().__init__(*parts)
+        self._parts = parts
+
+    def in_words(self, spell: Callable[[Parameter], str]) -> str:
+        """The message, with each parameter as ``spell`` writes it."""
+        return "".join(spell(one) if isinstance(one, Parameter) else one for one in self._parts)
+
+    def __str__(self) -> str:
+        return self.in_words(str)
 
 
 @export_error

@@ -60,10 +60,8 @@ def show_keywords(
             )
             for name, kind in options.__annotations__.items()
         ]
-        first = [one for one in named if one.kind is not Parameter.KEYWORD_ONLY]
-        last = [one for one in named if one.kind is Parameter.KEYWORD_ONLY]
         function.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[*first, *spelled, *last]
+            parameters=[*named, *spelled]
         )
         return function
 

@@ -1,33 +1,73 @@
-"""One storm from its options to its report: for `duly storm`, and for `duly demo`."""
+"""One run of ``duly demo``, from its options to its report; and what Ctrl-C does to it."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from duly.core.extras import needs
 from duly.demo.display import PlainDisplay, display_for
 from duly.demo.orchestrator import Orchestrator
 from duly.demo.report import document, markdown, marks, opening, story, table, verdict
-from duly.demo.signals import Quit, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from duly.demo.orchestrator import StormOutcome
     from duly.demo.settings import Settings
 
 FAILED = 1
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def refuse_without_parts() -> None:
-    """Say how to install what serves and sends, before anything else is done."""
+class Quit(BaseException):
+    """A signal that ends this process now."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+        """What a shell reports for a process that this signal ended."""
+
+
+class Signals:
+    """Turns the first Ctrl-C into `is_interrupted`, and every other signal into `Quit`."""
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        self._before = {number: signal.getsignal(number) for number in ENDING}
+
+    def is_interrupted(self) -> bool:
+        """Return True after Ctrl-C: the faults end early, and the ledger is still audited."""
+        return self._interrupted
+
+    def __enter__(self) -> Self:
+        for number in ENDING:
+            signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and not self._interrupted:
+            self._interrupted = True
+            return
+        for other in ENDING:  # nothing may interrupt the clean-up
+            signal.signal(other, signal.SIG_IGN)
+        raise Quit(number)
+
+
+def refuse_without_extras() -> None:
+    """Say how to install the server and the HTTP client, before anything else is done."""
     with needs("serve,http", "uvicorn, httptools, uvloop and httpx"):
         import httptools  # noqa: F401
         import httpx  # noqa: F401
@@ -42,11 +82,11 @@ def run_storm(
     keep: Path | None = None,
     report: Path | None = None,
 ) -> int:
-    """Run it in a folder, and tell; returns the exit code.
+    """Run a storm in a folder, print its ledger, and return the exit code.
 
-    The folder is removed unless it is to be kept, or somebody will want to look at it.
+    The folder is removed unless it is to be kept, or a line of the ledger does not balance.
     """
-    refuse_without_parts()
+    refuse_without_extras()
     # Settings of the user's own application would move the tables of this one.
     for name in ("DULY_PREFIX", "DULY_SCHEMA"):
         os.environ.pop(name, None)
@@ -79,7 +119,7 @@ def run_storm(
 
 
 def last_page(outcome: StormOutcome) -> list[str]:
-    """What stays on the screen."""
+    """Return the lines that stay on the screen."""
     return [*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)]
 
 

@@ -1,7 +1,7 @@
-"""What every process of a storm inherits, and how each of them begins and ends.
+"""What every process of a storm inherits: settings, sockets, shared counters; and its main.
 
-They are out of reach of Ctrl-C, write their complaints into the folder, and end when the process
-that started them does.
+The processes are out of reach of Ctrl-C, write their errors into the folder, and end when the
+process that started them does.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import mmap
 import os
 import signal
 import sys
 from dataclasses import dataclass
+from enum import IntEnum, auto
 from typing import TYPE_CHECKING
 
-from duly.demo.shared_counters import up_index
 from duly.server.shutdown import leave_at_once
 
 if TYPE_CHECKING:
@@ -24,14 +25,71 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.demo.settings import Settings
-    from duly.demo.shared_counters import SharedCounters
 
 DOWNSTREAM = "downstream"
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
-# What duly's commands return where the database is away when they begin, or while they drain.
+# The exit code of duly's commands where the database is away when they begin, or while they drain.
 GAVE_UP = 1
 FAILED = 70
+# Processes there can be; each has two counters of its own.
+SLOTS = 64
+
+
+class CounterIndex(IntEnum):
+    """Which number it is. Each is written by one process only."""
+
+    # Written by the sender.
+    SENT = 0
+    ACCEPTED = auto()
+    DUPLICATE = auto()
+    CONFLICT = auto()
+    REFUSED = auto()
+    UNAVAILABLE = auto()
+    NO_REPLY = auto()
+    EVENTS = auto()
+    UNACKNOWLEDGED = auto()
+    STREAM_OVER = auto()
+    SENDER_DONE = auto()
+    # Written by the orchestrator.
+    END_STREAM = auto()
+    ALL_FAULTS_SEEN = auto()
+    CALM = auto()  # nothing misbehaves on purpose any more
+    ENDED = auto()  # events that are done, or dead
+    # Written by the proxy and the receiver downstream.
+    REPLIES_LOST = auto()
+    REQUESTS_LOST = auto()
+    RECEIPTS = auto()
+    # From here on each process has its own.
+    OWN = auto()
+
+
+def up_index(slot: int) -> int:
+    """Return the counter in which a process writes its pid once it works."""
+    return CounterIndex.OWN + 2 * slot
+
+
+def wrapping_index(slot: int) -> int:
+    """Return the counter of the gifts that a worker is wrapping."""
+    return CounterIndex.OWN + 2 * slot + 1
+
+
+class SharedCounters:
+    """Counters in memory that forked processes share."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 8 * (len(CounterIndex) + 2 * SLOTS))
+        self._numbers = memoryview(self._memory).cast("Q")
+
+    def __getitem__(self, index: int) -> int:
+        return self._numbers[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._numbers[index] = value
+
+    def add(self, index: int, more: int = 1) -> None:
+        """Add to a counter."""
+        self._numbers[index] += more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +99,28 @@ class StormContext:
     settings: Settings
     shared: SharedCounters
     ingress: socket.socket
-    """Where deliveries arrive: all processes that receive share it, so none is lost with one."""
+    """Where deliveries arrive: all receivers share it, so no connection is lost with one."""
     downstream: socket.socket
     proxy: socket.socket
     lifeline: tuple[int, int]
-    """A pipe that nobody writes to: its end is the end of whoever directs the storm."""
+    """A pipe that carries no bytes: it closes when the orchestrator ends."""
 
     @property
     def downstream_url(self) -> str:
-        """Where messages go."""
+        """Return where messages go."""
         return f"http://127.0.0.1:{self.downstream.getsockname()[1]}"
 
     def mark_up(self, slot: int) -> None:
-        """Say that this process has begun to work."""
+        """Record that this process has begun to work."""
         self.shared[up_index(slot)] = os.getpid()
 
     def file(self, name: str) -> Path:
-        """A file of this storm."""
+        """Return a file of this storm."""
         return self.settings.folder / name
 
 
 def run_process(context: StormContext, name: str, work: Callable[[StormContext], int]) -> None:
-    """Do the work of one process, to its end."""
+    """Run the work of a forked process, and exit."""
     detach(context, name)
     gc.unfreeze()
     code = FAILED
@@ -74,7 +132,7 @@ def run_process(context: StormContext, name: str, work: Callable[[StormContext],
 
 
 def detach(context: StormContext, name: str) -> None:
-    """Leave the terminal alone, and do not outlive the parent."""
+    """Leave the terminal's process group, log into a file, and end with the parent."""
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -84,7 +142,7 @@ def detach(context: StormContext, name: str) -> None:
     for ours, standard in ((nothing, 0), (nothing, 1), (errors, 2)):
         os.dup2(ours, standard)
     os.close(context.lifeline[1])
-    # Elsewhere only the lifeline tells; and one of them is needed to clear up.
+    # Other systems have only the lifeline; and the receiver downstream clears up the folder.
     if sys.platform == "linux" and name != DOWNSTREAM:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     handler = logging.StreamHandler(sys.stderr)
@@ -95,7 +153,7 @@ def detach(context: StormContext, name: str) -> None:
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the first few records of each kind pass: a storm says the same a million times."""
+    """Passes the first few records of each kind: a storm repeats them a million times."""
 
     MOST = 5
 
@@ -104,7 +162,7 @@ class RepeatFilter(logging.Filter):
         self._seen: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is one of the first."""
+        """Return True for one of the first."""
         kind = str(record.msg)
         self._seen[kind] = self._seen.get(kind, 0) + 1
         return self._seen[kind] <= self.MOST or record.levelno >= logging.CRITICAL

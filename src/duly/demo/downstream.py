@@ -1,7 +1,7 @@
-"""The receiver downstream: writes every receipt into a journal of its own, then answers.
+"""The receiver downstream: writes every receipt into a database of its own, then answers.
 
-It behaves like others' receivers: now and then it fails, and now and then it takes a message and
-says nothing. What it takes for genuine must be signed by the shop.
+Like real receivers it fails now and then, and now and then it takes a message without an answer.
+It accepts only messages that the shop has signed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import re
 import sqlite3
 from typing import TYPE_CHECKING
 
-from duly.demo.shared_counters import CounterIndex
+from duly.demo.context import CounterIndex
 from duly.demo.shop import key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from duly.demo.context import SharedCounters
     from duly.demo.settings import Settings
-    from duly.demo.shared_counters import SharedCounters
 
-JOURNAL = "CREATE TABLE receipts (message TEXT NOT NULL, event TEXT NOT NULL)"
+RECEIPTS = "CREATE TABLE receipts (message TEXT NOT NULL, event TEXT NOT NULL)"
 HEADER = re.compile(rb"\r\n([^:\r\n]+):[ \t]*([^\r\n]*)")
 # Shares of the messages: answered 503, and taken without an answer.
 FAILS, SILENT = 0.01, 0.01
-# Seconds that a commit waits for company.
+# Seconds that a commit waits for more receipts.
 GATHERING = 0.003
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -36,43 +36,43 @@ FORGED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 
 
 class DownstreamReceiver:
-    """The journal, and whoever waits for it."""
+    """Commits receipts in groups, and answers them afterwards."""
 
-    def __init__(self, settings: Settings, shared: SharedCounters, journal: Path) -> None:
+    def __init__(self, settings: Settings, shared: SharedCounters, path: Path) -> None:
         self.shared = shared
         self.dice = settings.dice("downstream")
         self._key = key_of(settings.seed, "downstream")
-        self._journal = sqlite3.connect(journal, isolation_level=None)
-        self._journal.execute("PRAGMA journal_mode = WAL")
-        self._journal.execute("PRAGMA synchronous = NORMAL")
-        self._journal.execute(JOURNAL)
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.execute(RECEIPTS)
         self._waiting: list[tuple[DownstreamConnection, str, str]] = []
 
-    def genuine(self, headers: dict[bytes, bytes], body: bytes) -> bool:
-        """Whether the shop has signed it."""
+    def is_genuine(self, headers: dict[bytes, bytes], body: bytes) -> bool:
+        """Return True if the shop has signed the message."""
         parts = headers.get(b"webhook-id", b""), headers.get(b"webhook-timestamp", b""), body
         mac = base64.b64encode(hmac.digest(self._key, b".".join(parts), "sha256"))
         return hmac.compare_digest(b"v1," + mac, headers.get(b"webhook-signature", b""))
 
     def close(self) -> None:
-        """Close the journal."""
-        self._journal.close()
+        """Close the database."""
+        self._database.close()
 
-    def take(self, reading: DownstreamConnection, message: str, event: str) -> None:
-        """Have a receipt written; it is answered once it is."""
+    def add_receipt(self, connection: DownstreamConnection, message: str, event: str) -> None:
+        """Add a receipt to the next commit; it is answered after that."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(GATHERING, self._write)
-        self._waiting.append((reading, message, event))
+        self._waiting.append((connection, message, event))
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._journal.execute("BEGIN IMMEDIATE")
+        self._database.execute("BEGIN IMMEDIATE")
         rows = [(message, event) for _, message, event in waiting]
-        self._journal.executemany("INSERT INTO receipts VALUES (?, ?)", rows)
-        self._journal.execute("COMMIT")
+        self._database.executemany("INSERT INTO receipts VALUES (?, ?)", rows)
+        self._database.execute("COMMIT")
         self.shared.add(CounterIndex.RECEIPTS, len(waiting))
-        for reading, _, _ in waiting:
-            reading.answer(
+        for connection, _, _ in waiting:
+            connection.answer(
                 silent=self.dice.random() < SILENT and not self.shared[CounterIndex.CALM]
             )
 
@@ -103,16 +103,16 @@ class DownstreamConnection(asyncio.Protocol):
 
     def _request(self, headers: dict[bytes, bytes], body: bytes) -> None:
         receiver = self._receiver
-        if not receiver.genuine(headers, body):
+        if not receiver.is_genuine(headers, body):
             self._write(FORGED)
         elif receiver.dice.random() < FAILS and not receiver.shared[CounterIndex.CALM]:
             self._write(LATER)
         else:
             message = headers[b"idempotency-key"].decode()
-            receiver.take(self, message, json.loads(body)["event"])
+            receiver.add_receipt(self, message, json.loads(body)["event"])
 
     def answer(self, *, silent: bool) -> None:
-        """Say that the message was taken, or hang up with nothing said."""
+        """Answer that the message was taken, or hang up without an answer."""
         if silent and self._transport is not None:
             self._transport.abort()
         else:

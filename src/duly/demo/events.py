@@ -1,4 +1,4 @@
-"""The events of a storm: each follows from the seed and its number, so nobody keeps a list."""
+"""The events of a storm: each is computed from the seed and its number, so no list is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class EventKind(StrEnum):
-    """What an event does to whoever handles it, or what its sender does to it."""
+    """What an event does to the process that handles it, or what its sender does with it."""
 
     PLAIN = "plain"
     FLAKY = "flaky"  # its handler fails a few times, then succeeds
@@ -38,7 +38,7 @@ SHOP, HUB_SOURCE = "shop", "hub"
 
 
 class StormEvent(NamedTuple):
-    """What was meant, however often it is delivered."""
+    """One event, however often it is delivered."""
 
     number: int
     kind: EventKind
@@ -49,27 +49,27 @@ class StormEvent(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Its name, for the sender and the database."""
+        """Return its id, for the sender and the database."""
         return f"evt_{self.number}"
 
     @property
-    def tells(self) -> bool:
-        """Whether its handler also has a message to send: half of them have."""
-        return tells(self.number)
+    def sends_message(self) -> bool:
+        """Return True if its handler also sends a message: half of them do."""
+        return sends_message(self.number)
 
     @property
     def dies(self) -> bool:
-        """Whether its job must end as a dead letter."""
+        """Return True if its job must end as a dead letter."""
         return self.kind in (EventKind.POISON, EventKind.KILLER)
 
     @property
     def type(self) -> str:
-        """Its type: which handlers want it. Some of them block, some are awaited."""
+        """Return its type, which chooses the handlers: some are sync, some async."""
         name = "paid" if self.number % 2 else "refunded"
         return f"{name}.gift" if self.gift else name
 
     def body(self, *, amount: int | None = None) -> bytes:
-        """What is delivered; another amount makes it a changed body."""
+        """Return its body; with another amount it is a changed body."""
         return json.dumps(
             {
                 "type": self.type,
@@ -84,14 +84,14 @@ class StormEvent(NamedTuple):
 
 
 class Catalog:
-    """Every event there can be. From ``calm_from`` on none of them kills."""
+    """Computes events. From number ``calm_from`` on none of them kills."""
 
     def __init__(self, seed: int, calm_from: int | None = None) -> None:
         self._key = hashlib.sha256(str(seed).encode()).digest()
         self.calm_from = calm_from
 
     def event(self, number: int) -> StormEvent:
-        """The event of that number."""
+        """Return the event of a number."""
         drawn = hashlib.blake2b(number.to_bytes(8, "big"), key=self._key, digest_size=10).digest()
         kind = kind_of(int.from_bytes(drawn[0:4], "big") % WHOLE)
         if kind is EventKind.KILLER and self.calm_from is not None and number >= self.calm_from:
@@ -109,13 +109,13 @@ class Catalog:
         )
 
 
-def tells(number: int) -> bool:
-    """Whether the handler of the event of that number has a message to send."""
+def sends_message(number: int) -> bool:
+    """Return True if the handler of the event of this number sends a message."""
     return number % 4 < 2
 
 
 def kind_of(drawn: int) -> EventKind:
-    """The kind that a number below ``WHOLE`` falls on."""
+    """Return the kind that a number below ``WHOLE`` falls on."""
     for kind, share in SHARES.items():
         if drawn < share:
             return kind

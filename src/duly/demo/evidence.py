@@ -1,4 +1,4 @@
-"""What is there when everything has ended: the rows, the journals, the books. Nothing is judged."""
+"""The evidence when everything has ended: rows, journals and receipts. The ledger judges it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIGURES = {
     "unsent": "SELECT count(*) FROM {outbox}",
     "sent": "SELECT count(*) FROM {history} WHERE outcome = 'sent'",
     "sent_messages": "SELECT count(DISTINCT job) FROM {history} WHERE outcome = 'sent'",
-    # A dead letter comes back where somebody replays it, and in no other way.
+    # A dead letter comes back when it is replayed, and in no other way.
     "breaches": "SELECT count(*) FROM {breaches} WHERE NOT (was = 'dead' AND became = 'ready')",
     "came_back": "SELECT count(*) FROM {breaches} WHERE was = 'dead' AND became = 'ready'",
     "tokens": "SELECT count(*) - count(DISTINCT token) FROM {leases}",
@@ -46,13 +46,13 @@ FIGURES = {
 
 
 class Tally:
-    """How often each event was seen, by its number, in one byte each."""
+    """Counts how often each event was seen, in one byte each."""
 
     def __init__(self) -> None:
         self.counts = bytearray()
         self.total = 0
         self.strange: list[str] = []
-        """Names that are no event's."""
+        """Ids that no event has."""
 
     def count_event(self, event: str, times: int = 1) -> None:
         """Count an event."""
@@ -67,25 +67,25 @@ class Tally:
         self.counts[at] = min(self.counts[at] + times, 255)
 
     def count_of(self, number: int) -> int:
-        """How often an event was seen."""
+        """Return how often an event was seen."""
         return self.counts[number] if number < len(self.counts) else 0
 
 
 @dataclass(slots=True)
 class LateRuns:
-    """What became of those who came to the end of a job that was not theirs any more."""
+    """What became of runs that ended after their lease was lost."""
 
     refused: int = 0
     accepted: list[str] = field(default_factory=list)
-    """Those that were not refused, by name."""
+    """Those that were not refused, in words."""
     cut_off: int = 0
-    """Killed, and nobody knows whether they had tried before."""
+    """Killed, and it is unknown whether they had tried to settle before."""
     given_back: int = 0
-    """They had lost their connection, and have given the job back themselves."""
+    """Lost their connection, and gave the job back themselves."""
 
     @property
     def answered_count(self) -> int:
-        """Those that lived to hear an answer."""
+        """Return how many lived to get an answer."""
         return self.refused + len(self.accepted)
 
 
@@ -99,7 +99,7 @@ class Evidence:
     done: Tally = field(default_factory=Tally)
     wrapped: Tally = field(default_factory=Tally)
     seen_through: Tally = field(default_factory=Tally)
-    """Those of them that a worker wrote down to have come to their end, beside the database."""
+    """Those of them whose end is also in a worker's journal."""
     dead: Tally = field(default_factory=Tally)
     effects: Tally = field(default_factory=Tally)
     amounts: dict[int, int] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Evidence:
     late: LateRuns = field(default_factory=LateRuns)
     leftovers: int = 0
     replayed: int = 0
-    """Dead letters that a person replayed."""
+    """Dead letters that the operator replayed."""
 
 
 def gather_evidence(
@@ -120,7 +120,7 @@ def gather_evidence(
     killed: set[int],
     amount: Callable[[int], int],
 ) -> Evidence:
-    """Read everything. ``amount`` tells what an event's effect must be, by its number."""
+    """Read everything. ``amount`` returns what an event's effect must be, by its number."""
     found = Evidence()
     for name, statement in FIGURES.items():
         [(figure,)] = database.query(statement)
@@ -139,7 +139,7 @@ def gather_evidence(
 
 
 def read_ended(found: Evidence, rows: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """What is done by duly's own account; returns the jobs that leave nothing else, by event."""
+    """Read what the history says is done; return the events of jobs that leave no other row."""
     wrapped: dict[str, str] = {}
     for event, handler, job in rows:
         if handler == "wrap":
@@ -151,7 +151,7 @@ def read_ended(found: Evidence, rows: Iterable[tuple[str, str, str]]) -> dict[st
 
 
 def read_wrapped(found: Evidence, wrapped: dict[str, str], journals: list[Path]) -> None:
-    """Whether those that leave no row were done at all: a worker says so, or nobody does."""
+    """Count the jobs without a row of their own whose end is in a worker's journal."""
     through = {
         line.job
         for path in journals
@@ -163,7 +163,7 @@ def read_wrapped(found: Evidence, wrapped: dict[str, str], journals: list[Path])
 
 
 def read_inbox(found: Evidence, rows: Iterable[tuple[str, str]]) -> None:
-    """Events as they were remembered, and conflicts apart from them."""
+    """Read the events, and count conflicts apart from them."""
     for event, flags in rows:
         if flags.startswith("conflict"):
             found.conflicts += 1
@@ -179,7 +179,7 @@ def read_effects(
     newest: dict[str, int],
     amount: Callable[[int], int],
 ) -> dict[str, int]:
-    """The effects; returns under which lease those of jobs that were leased again were written."""
+    """Read the effects; return the epoch of those whose jobs were leased again."""
     kept: dict[str, int] = {}
     for event, value, job, epoch in rows:
         found.effects.count_event(event)
@@ -196,10 +196,10 @@ def read_effects(
 def read_journals(
     paths: list[Path], newest: dict[str, int], kept: dict[str, int], killed: set[int]
 ) -> LateRuns:
-    """What became of runs that came to their end under a lease that was not the newest.
+    """Classify runs that came to their end under a lease that was not the newest.
 
-    Where the newest lease of a job came to its end as well and was not refused, the job was still
-    there for it: nobody before it had ended the job. Where it was refused, somebody had.
+    Where the newest lease of a job came to its end and was not refused, the job was still there:
+    no earlier lease had ended it. Where it was refused, an earlier lease had.
     """
     runs: dict[tuple[str, int], dict[int, str]] = {}
     for path in paths:
@@ -212,19 +212,19 @@ def read_journals(
         if epoch < newest[job]:
             last = "".join(runs.get((job, newest[job]), {}).values())
             ended = kept[job] != epoch if job in kept else JournalNote.LOST not in last
-            told = f"{job} (lease {epoch} of {newest[job]})"
+            text = f"{job} (lease {epoch} of {newest[job]})"
             for process, noted in notes.items():
                 if JournalNote.THROUGH in noted:
-                    classify_late_run(late, noted, told, refused=ended, killed=process in killed)
+                    classify_late_run(late, noted, text, refused=ended, killed=process in killed)
     return late
 
 
 def classify_late_run(
-    late: LateRuns, noted: str, told: str, *, refused: bool, killed: bool
+    late: LateRuns, noted: str, text: str, *, refused: bool, killed: bool
 ) -> None:
-    """One run that came to its end after its lease was lost."""
+    """Count one run that came to its end after its lease was lost."""
     if not refused:
-        late.accepted.append(told)
+        late.accepted.append(text)
     elif JournalNote.AGAIN in noted:
         late.given_back += 1
     elif killed and JournalNote.LOST not in noted:
@@ -234,7 +234,7 @@ def classify_late_run(
 
 
 def read_receipts(found: Evidence, path: Path) -> None:
-    """What arrived downstream: each message once or more often, each event in one message."""
+    """Read what arrived downstream: each event in one message, each message at least once."""
     with closing(sqlite3.connect(path)) as journal:
         for event, messages, receipts in journal.execute(RECEIPTS):
             found.messages.count_event(event, messages)

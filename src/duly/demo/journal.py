@@ -1,4 +1,4 @@
-"""What a worker's process writes down beside the database: which runs came to their end, and how.
+"""The journal of a worker, beside the database: which runs came to their end, and how.
 
 One line is one write, so a process that is killed at any instruction has written it or has not.
 The files outlive the processes; the ledger compares them with the rows.
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class JournalNote(StrEnum):
-    """What is noted of a run."""
+    """What a journal records of a run."""
 
-    THROUGH = "T"  # the handler is through: next its end is written, under the fence of its lease
-    LOST = "L"  # the worker was told that the lease was not its own any more
+    THROUGH = "T"  # the handler returned: next the job is settled under its lease
+    LOST = "L"  # the worker learned that it had lost the lease
     AGAIN = "A"  # the run failed, and the job was given back
 
 
 class JournalEntry(NamedTuple):
-    """One note."""
+    """One line of a journal."""
 
     note: str
     process: int
@@ -33,17 +33,17 @@ class JournalEntry(NamedTuple):
     epoch: int
 
 
-# Runs of which a process knows the lease; what is said of a run is said soon after its end.
+# Runs whose lease a process remembers: duly logs the outcome of a run soon after its end.
 REMEMBERED = 5000
-# How duly's log begins what it says of a run that has ended.
-SAID = {
+# How duly's log lines about a run that has ended begin.
+LOG_LINES = {
     "the lease on job %s ": JournalNote.LOST,
     "job %s (%s) failed ": JournalNote.AGAIN,
 }
 
 
 class Journal(logging.Handler):
-    """Writes the notes of one process; what duly's log says of its runs, it hears itself."""
+    """Writes the journal of one process; it learns of lost leases and failures from duly's log."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(logging.WARNING)
@@ -54,7 +54,7 @@ class Journal(logging.Handler):
         self._lost: set[str] = set()
 
     def record_start(self, job: str, epoch: int) -> None:
-        """A handler begins; it may be one that was waiting for its transaction, and too long."""
+        """Record that a handler begins; it may have waited too long for its transaction."""
         self._running[job] = epoch
         if len(self._running) > REMEMBERED:
             del self._running[next(iter(self._running))]
@@ -63,12 +63,12 @@ class Journal(logging.Handler):
             self._write(JournalNote.LOST, job, epoch)
 
     def record_end(self, job: str, epoch: int) -> None:
-        """A handler has done its work."""
+        """Record that a handler returned."""
         self._write(JournalNote.THROUGH, job, epoch)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note what is said of a run."""
-        for beginning, note in SAID.items():
+        """Record what duly logs about a run."""
+        for beginning, note in LOG_LINES.items():
             if str(record.msg).startswith(beginning) and isinstance(record.args, tuple):
                 job = str(record.args[0])
                 if job in self._running:
@@ -81,7 +81,7 @@ class Journal(logging.Handler):
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
-    """Every note of every process that used the file."""
+    """Read every line of every process that used the file."""
     with path.open() as lines:
         for line in lines:
             note, process, job, epoch = line.split()

@@ -1,4 +1,4 @@
-"""The ledger: what was sent against what took effect. Every line balances, or says which do not."""
+"""The ledger: what was sent against what took effect. A line that does not balance has examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from duly.demo.events import EventKind
-from duly.demo.sender_log import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT
+from duly.demo.sender_log import ACKNOWLEDGED, FIRST, SENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from duly.demo.processes import Faults
     from duly.demo.sender_log import SenderLog
 
-# How many names a line shows that does not balance.
+# How many examples a line shows.
 SHOWN = 5
 
 
 class Unit(Enum):
-    """What the two sides count."""
+    """What the two sides of a line count."""
 
     COUNT = "a count"
     CENTS = "an amount of money"
@@ -37,24 +37,23 @@ class LedgerLine:
     right: str
     right_value: int
     examples: list[str] = field(default_factory=list)
-    """What is wrong, by name: there may be some even where the numbers agree."""
+    """What is wrong, by name: there may be some even where the counts agree."""
     unit: Unit = Unit.COUNT
 
     @property
     def balances(self) -> bool:
-        """Whether it holds."""
+        """Return True if the line holds."""
         return self.left_value == self.right_value and not self.examples
 
 
 @dataclass(slots=True)
 class ExpectedCounts:
-    """What must be there, counted once over all events."""
+    """What must be there, counted over all events."""
 
     sent: int = 0
     acknowledged: int = 0
-    told_first: int = 0
-    seconds: int = 0
-    seconds_told: int = 0
+    answered_first: int = 0
+    conflicts: int = 0
     live: int = 0
     dying: int = 0
     gifts: int = 0
@@ -63,38 +62,37 @@ class ExpectedCounts:
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
     def record_mismatch(self, line: str, text: str) -> None:
-        """Name an event that is wrong in a line."""
+        """Add an example to a line."""
         named = self.wrong.setdefault(line, [])
         if len(named) < SHOWN:
             named.append(text)
 
 
 def audit_ledger(
-    evidence: Evidence, books: SenderLog, catalog: Catalog, faults: Faults
+    evidence: Evidence, log: SenderLog, catalog: Catalog, faults: Faults
 ) -> list[LedgerLine]:
-    """Every line of the ledger."""
+    """Return every line of the ledger."""
     expected = ExpectedCounts()
-    for number, flags in enumerate(books.flags):
+    for number, flags in enumerate(log.flags):
         if flags & SENT:
             expect_event(expected, evidence, catalog.event(number), flags)
         else:
             expect_nothing(expected, evidence, number)
     return [
-        *of_deliveries(evidence, books, expected),
-        *of_jobs(evidence, expected),
-        *of_messages(evidence, expected),
-        *of_leases(evidence, faults),
+        *delivery_lines(evidence, log, expected),
+        *job_lines(evidence, expected),
+        *message_lines(evidence, expected),
+        *lease_lines(evidence, faults),
     ]
 
 
 def expect_event(expected: ExpectedCounts, found: Evidence, event: StormEvent, flags: int) -> None:
-    """What one event that was sent must have led to."""
+    """Add what an event that was sent must have led to."""
     expected.sent += 1
     expected.acknowledged += bool(flags & ACKNOWLEDGED)
-    expected.told_first += bool(flags & FIRST)
+    expected.answered_first += bool(flags & FIRST)
     if event.kind is EventKind.CONFLICT:
-        expected.seconds += 2
-        expected.seconds_told += bool(flags & SECOND) + bool(flags & REPLAYED)
+        expected.conflicts += 2
     alive = not event.dies
     expected.live += alive
     expected.dying += not alive
@@ -106,22 +104,22 @@ def expect_event(expected: ExpectedCounts, found: Evidence, event: StormEvent, f
     expect_times(expected, "effects", event, found.effects, int(alive))
     expect_times(expected, "wrapped", event, found.wrapped, int(event.gift))
     expect_times(expected, "seen_through", event, found.seen_through, int(event.gift))
-    told = alive and event.tells
-    expected.messages += told
-    expect_times(expected, "messages", event, found.messages, int(told))
+    sends = alive and event.sends_message
+    expected.messages += sends
+    expect_times(expected, "messages", event, found.messages, int(sends))
 
 
 def expect_times(
     expected: ExpectedCounts, line: str, event: StormEvent, tally: Tally, times: int
 ) -> None:
-    """An event must be there so many times."""
+    """Add an example unless an event was seen so many times."""
     if tally.count_of(event.number) != times:
-        told = f"{event.id} ({event.kind}): {tally.count_of(event.number)} instead of {times}"
-        expected.record_mismatch(line, told)
+        text = f"{event.id} ({event.kind}): {tally.count_of(event.number)} instead of {times}"
+        expected.record_mismatch(line, text)
 
 
 def expect_nothing(expected: ExpectedCounts, found: Evidence, number: int) -> None:
-    """Nothing may come from nowhere."""
+    """Add an example for every trace of an event that was never sent."""
     for line in ("inbox", "done", "dead", "effects", "wrapped", "seen_through", "messages"):
         tally: Tally = getattr(found, line)
         if tally.count_of(number):
@@ -129,39 +127,39 @@ def expect_nothing(expected: ExpectedCounts, found: Evidence, number: int) -> No
 
 
 def examples_of(expected: ExpectedCounts, line: str, tally: Tally) -> list[str]:
-    """What is wrong in a line, by name."""
+    """Return the examples of a line."""
     return [*expected.wrong.get(line, []), *tally.strange]
 
 
-def of_deliveries(
-    found: Evidence, books: SenderLog, expected: ExpectedCounts
+def delivery_lines(
+    found: Evidence, log: SenderLog, expected: ExpectedCounts
 ) -> Iterable[LedgerLine]:
-    """What was sent, what was answered, what was remembered."""
-    answers = books.answers
-    refused = books.not_genuine["403"]
-    unheard = sum(
-        count for told, count in books.not_genuine.items() if told == "no reply" or told[0] == "5"
+    """Return the lines about what was sent, answered and recorded."""
+    answers = log.answers
+    refused = log.not_genuine["403"]
+    no_reply = sum(
+        count for word, count in log.not_genuine.items() if word == "no reply" or word[0] == "5"
     )
     return [
-        LedgerLine("deliveries", books.deliveries, "answered or no reply", sum(answers.values())),
+        LedgerLine("deliveries", log.deliveries, "answered or no reply", sum(answers.values())),
         LedgerLine(
-            "forged or too old", books.not_genuine.total(), "refused or no reply", refused + unheard
+            "forged or too old", log.not_genuine.total(), "refused or no reply", refused + no_reply
         ),
-        zero_line("wrong answers", books.wrong_count, books.wrong),
+        zero_line("wrong answers", log.wrong_count, log.wrong),
         LedgerLine("events sent", expected.sent, "acknowledged", expected.acknowledged),
         LedgerLine(
             "events sent", expected.sent, "in the inbox", found.inbox.total,
             examples_of(expected, "inbox", found.inbox),
         ),
         LedgerLine(
-            "told accepted", answers["accepted"], "events they are for", expected.told_first
+            "told accepted", answers["accepted"], "events they are for", expected.answered_first
         ),
-        LedgerLine("conflicts sent", expected.seconds, "conflicts recorded", found.conflicts),
+        LedgerLine("conflicts sent", expected.conflicts, "conflicts recorded", found.conflicts),
     ]  # fmt: skip
 
 
-def of_jobs(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
-    """What became of the events."""
+def job_lines(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
+    """Return the lines about what became of the events."""
     return [
         LedgerLine(
             "in the inbox", found.inbox.total, "done + dead", found.done.total + found.dead.total,
@@ -200,8 +198,8 @@ def of_jobs(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
     ]  # fmt: skip
 
 
-def of_messages(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
-    """What was told to others."""
+def message_lines(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
+    """Return the lines about messages sent downstream."""
     staged = found.figures["sent_messages"] + found.figures["unsent"]
     return [
         LedgerLine("messages of those done", expected.messages, "messages staged", staged),
@@ -213,8 +211,8 @@ def of_messages(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLin
     ]  # fmt: skip
 
 
-def of_leases(found: Evidence, faults: Faults) -> Iterable[LedgerLine]:
-    """What late workers tried, and what was left behind."""
+def lease_lines(found: Evidence, faults: Faults) -> Iterable[LedgerLine]:
+    """Return the lines about lost leases, and what was left behind."""
     late = found.late
     return [
         LedgerLine(
@@ -229,5 +227,5 @@ def of_leases(found: Evidence, faults: Faults) -> Iterable[LedgerLine]:
 
 
 def zero_line(what: str, count: int, examples: Iterable[str] = ()) -> LedgerLine:
-    """A line for what may not be."""
+    """Return a line for what must not happen."""
     return LedgerLine(what, count, "allowed", 0, list(examples))

@@ -1,4 +1,4 @@
-"""Whoever does harm: kills, stops, restarts, strikes the database. By dice, and it keeps a log."""
+"""The nemesis: kills, stops and restarts processes, crashes the database. Seeded, with a log."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import UsageError
 from duly.demo import roles
+from duly.demo.context import CounterIndex, wrapping_index
 from duly.demo.databases import PostgresDatabase, SqliteDatabase
 from duly.demo.processes import ProcessState, Role
 from duly.demo.settings import PACE
-from duly.demo.shared_counters import CounterIndex, wrapping_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from duly.demo.context import SharedCounters
     from duly.demo.processes import ProcessGroup, Slot
     from duly.demo.settings import Settings
-    from duly.demo.shared_counters import SharedCounters
 
-# Seconds between two of a kind, on average.
-KILL, STOP, FREEZE, ROLL, STRIKE, HOLD = 0.6, 4.0, 11.0, 20.0, 25.0, 9.0
-# Each kind comes so many times at least, however short the storm.
+# Seconds between two faults of a kind, on average.
+KILL, STOP, FREEZE, ROLL, CRASH, HOLD = 0.6, 4.0, 11.0, 20.0, 25.0, 9.0
+# Each kind comes so many times at least, also in a short storm.
 TIMES = 3
-# Whom to kill, by weight.
+# Which processes to kill, by weight.
 TARGETS = {Role.WORKER: 6, Role.INGRESS: 3, Role.RELAY: 1}
-# Seconds for which the lock of a SQLite file is held; in a storm that lasts, now and then for
-# longer than anybody waits.
+# Seconds for which the lock of a SQLite file is held; in a long storm, now and then for longer than
+# any writer waits.
 HELD, HELD_LONG = (0.3, 1.5), (2.5, 4.0)
 LASTING = 60.0
-# For how many leases somebody is stopped, and seconds that he is left alone when he is awake.
+# For how many leases a process is stopped, and seconds until it may be stopped again.
 LEASES, AWAKE = (1.6, 2.4), 3.0
-# Whoever was stopped with that lock in its hands stops everybody: it is woken after so long.
+# Seconds after which a process that was stopped with that lock is woken: it blocks all others.
 TOO_LONG = 0.5
 
 
 class Nemesis:
-    """Decides by its dice whom to hit and when. Time comes in as seconds since the beginning."""
+    """Decides by its dice which process to hit, and when. Time is in seconds since the start."""
 
     def __init__(
         self,
@@ -56,32 +56,32 @@ class Nemesis:
         self._log = log.open("w")
         self._asleep: list[tuple[float, Slot]] = []
         self._rolling: list[Slot] = []
-        # When somebody who was stopped went on.
+        # When each process that was stopped went on.
         self._woken: dict[Slot, float] = {}
         self.done: Counter[str] = Counter()
         length = settings.expected_seconds
         plans: list[tuple[float, Callable[[float], bool]]] = [
             (KILL, self._kill),
             (STOP, self._stop_at_work),
-            (FREEZE, self._stop_anybody),
+            (FREEZE, self._stop_any),
             (ROLL, self._roll),
         ]
         if isinstance(database, SqliteDatabase):
             plans.append((HOLD, self._hold))
         elif settings.cluster is not None:
-            plans.append((STRIKE, self._strike))
+            plans.append((CRASH, self._crash_database))
         self._plans = [(min(every, length / TIMES), act) for every, act in plans]
         self._due = [self._pause(every) for every, _ in self._plans]
         self.write_log(0.0, f"seed {settings.seed}")
 
     def act(self, now: float) -> None:
-        """Do what is due."""
+        """Inject the faults that are due."""
         for until, slot in list(self._asleep):
             if until <= now or slot.state is not ProcessState.STOPPED:
                 self._asleep.remove((until, slot))
                 self._wake(now, slot)
         self._wake_holders(now)
-        self._go_on_rolling(now)
+        self._continue_rolling(now)
         paced = now if self._settings.deliveries is None else self._shared[CounterIndex.SENT] / PACE
         for at, (every, act) in enumerate(self._plans):
             if paced >= self._due[at] and act(now):
@@ -89,14 +89,14 @@ class Nemesis:
 
     @property
     def has_done_every_fault(self) -> bool:
-        """Whether every kind of fault was there."""
+        """Return True once every kind of fault was injected."""
         database = {"write lock held"} if isinstance(self._database, SqliteDatabase) else set()
         if self._settings.cluster is not None:
             database = {"database crash"}
         return self.done.keys() >= {"kill -9", "SIGSTOP", "SIGTERM", *database}
 
     def stop_faults(self, now: float) -> None:
-        """The faults are over: whoever is stopped goes on."""
+        """End the faults: processes that are stopped go on."""
         for _, slot in self._asleep:
             self._wake(now, slot)
         self._asleep, self._rolling = [], []
@@ -116,7 +116,7 @@ class Nemesis:
     def _kill(self, now: float) -> bool:
         [role] = self._dice.choices(list(TARGETS), list(TARGETS.values()))
         victims = self._processes.list_working(role)
-        # Somebody is left who does the same: or it would be a test of how fast Python starts.
+        # One process of the role must be left, or the storm would measure how fast Python starts.
         if len(victims) < min(2, len(self._processes.with_roles(role))):
             return False
         victim = self._dice.choice(victims)
@@ -125,16 +125,16 @@ class Nemesis:
         return True
 
     def _stop_at_work(self, now: float) -> bool:
-        """Stop a worker in the middle of a gift: it will come back with a lease that is lost."""
+        """Stop a worker while it wraps a gift: it will come back with a lost lease."""
         workers = self._processes.list_working(Role.WORKER)
         return self._stop(now, [one for one in workers if self._shared[wrapping_index(one.number)]])
 
-    def _stop_anybody(self, now: float) -> bool:
+    def _stop_any(self, now: float) -> bool:
         return self._stop(now, self._processes.list_working(*TARGETS))
 
-    def _stop(self, now: float, standing: list[Slot]) -> bool:
-        """Stop somebody until his leases are lost, and others had the time to take them."""
-        victims = [slot for slot in standing if now - self._woken.get(slot, -AWAKE) >= AWAKE]
+    def _stop(self, now: float, candidates: list[Slot]) -> bool:
+        """Stop a process until its leases are lost, and others had the time to take them."""
+        victims = [slot for slot in candidates if now - self._woken.get(slot, -AWAKE) >= AWAKE]
         if not victims or len(self._asleep) > 1:
             return False
         victim = self._dice.choice(victims)
@@ -146,7 +146,7 @@ class Nemesis:
         return True
 
     def _wake_holders(self, now: float) -> None:
-        """On SQLite, wake whoever was stopped with the only write lock: all others would wait."""
+        """Wake a process that was stopped with SQLite's write lock: all others would wait."""
         if not self._asleep or not isinstance(self._database, SqliteDatabase):
             return
         writer = self._database.writer()
@@ -162,7 +162,7 @@ class Nemesis:
             self._processes.resume(slot)
 
     def _roll(self, now: float) -> bool:
-        """Restart everybody, one after the other, as a deploy does."""
+        """Restart all processes, one after the other, as a deploy does."""
         if self._rolling:
             return False
         self.done["rolling restart"] += 1
@@ -170,7 +170,7 @@ class Nemesis:
         self._rolling = self._processes.with_roles(Role.INGRESS, Role.WORKER, Role.RELAY)
         return True
 
-    def _go_on_rolling(self, now: float) -> None:
+    def _continue_rolling(self, now: float) -> None:
         ending = any(
             slot.state is ProcessState.ENDING for slot in self._processes.with_roles(*TARGETS)
         )
@@ -181,10 +181,10 @@ class Nemesis:
                 self._processes.terminate(slot)
                 return
 
-    def _strike(self, now: float) -> bool:
+    def _crash_database(self, now: float) -> bool:
         assert isinstance(self._database, PostgresDatabase)  # noqa: S101  # or it is not planned
         try:
-            pid = self._database.strike()
+            pid = self._database.crash()
         except (UsageError, ProcessLookupError):  # it is still down from the last time
             return False
         self.done["database crash"] += 1
@@ -193,8 +193,8 @@ class Nemesis:
 
     def _hold(self, now: float) -> bool:
         assert isinstance(self._database, SqliteDatabase)  # noqa: S101  # or it is not planned
-        rarely = self._dice.random() < 0.25 and self._settings.expected_seconds > LASTING
-        seconds = self._dice.uniform(*(HELD_LONG if rarely else HELD))
+        long = self._dice.random() < 0.25 and self._settings.expected_seconds > LASTING
+        seconds = self._dice.uniform(*(HELD_LONG if long else HELD))
         self.done["write lock held"] += 1
         self.write_log(now, f"write lock held for {seconds:.1f} s")
         path = self._database.path

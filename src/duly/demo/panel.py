@@ -12,10 +12,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from duly.demo.context import CounterIndex
 from duly.demo.display import Phase
 from duly.demo.processes import ProcessState, Role
 from duly.demo.report import MARKS
-from duly.demo.shared_counters import CounterIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from duly.demo.display import Snapshot
     from duly.demo.processes import Slot
 
-# Seconds between two pictures: smooth enough for the eye, and cheap.
+# Seconds between two frames.
 EVERY = 0.125
-# Wider than this the numbers stand too far from their names.
+# In a wider panel the numbers would stand too far from their names.
 WIDEST = 100
-# Columns left free at the right: the terminal's own "^C" must not break the line.
+# Columns left free at the right, for the "^C" that the terminal prints.
 MARGIN = 4
 
 GOOD, BAD = MARKS
@@ -47,17 +47,17 @@ class PanelDisplay:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
-        # Without its own thread: this process forks others all the time.
+        # Without a thread of its own: this process forks others all the time.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._next = 0.0
         self._live.start()
 
-    def show(self, scene: Snapshot) -> None:
-        """Draw the scene when it is time."""
-        if scene.elapsed >= self._next:
-            self._next = scene.elapsed + EVERY
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot when it is time."""
+        if snapshot.elapsed >= self._next:
+            self._next = snapshot.elapsed + EVERY
             width = min(self._console.width - MARGIN, WIDEST)
-            self._live.update(panel(scene, width), refresh=True)
+            self._live.update(panel(snapshot, width), refresh=True)
 
     def close(self) -> None:
         """Take the panel off the screen."""
@@ -72,36 +72,38 @@ class PanelDisplay:
             self._console.print(text, soft_wrap=True)
 
 
-def panel(scene: Snapshot, width: int) -> Panel:
-    """The whole picture, always of the same height."""
-    body = Group(progress(scene), Text(), process_signs(scene), Text(), counts_table(scene))
-    store = "SQLite" if scene.settings.on_sqlite else "PostgreSQL"
+def panel(snapshot: Snapshot, width: int) -> Panel:
+    """Return the panel, always of the same height."""
+    body = Group(
+        progress(snapshot), Text(), process_signs(snapshot), Text(), counts_table(snapshot)
+    )
+    store = "SQLite" if snapshot.settings.on_sqlite else "PostgreSQL"
     title = f"[bold]duly[/] · real processes, real kills, one {store} database"
-    foot = f"[dim]{HINTS[scene.phase]}[/]"
+    foot = f"[dim]{HINTS[snapshot.phase]}[/]"
     return Panel(body, box=ROUNDED, title=title, subtitle=foot, width=width, padding=(1, 2))
 
 
-def progress(scene: Snapshot) -> Table:
-    """How much of the storm is over."""
+def progress(snapshot: Snapshot) -> Table:
+    """Return the progress bar."""
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(ratio=1)
     line.add_column(justify="right", no_wrap=True)
     line.add_row(
-        ProgressBar(total=1.0, completed=scene.share, complete_style="cyan"),
-        f"{scene.elapsed:,.0f} s",
+        ProgressBar(total=1.0, completed=snapshot.share, complete_style="cyan"),
+        f"{snapshot.elapsed:,.0f} s",
     )
-    line.add_row(Text(scene.phase.value, style="bold", no_wrap=True), "")
+    line.add_row(Text(snapshot.phase.value, style="bold", no_wrap=True), "")
     return line
 
 
-def process_signs(scene: Snapshot) -> Text:
-    """One sign for each process, and what the signs mean."""
+def process_signs(snapshot: Snapshot) -> Text:
+    """Return one sign for each process, and what the signs mean."""
     text = Text()
     for role, name in ROLES.items():
         text.append(f"{name} ", "dim")
-        for slot in scene.slots:
+        for slot in snapshot.slots:
             if slot.role is role:
-                sign = sign_of(slot, scene)
+                sign = sign_of(slot, snapshot)
                 text.append(f"{sign} ", MEANINGS[sign][1])
         text.append("  ")
     text.append("\n")
@@ -110,30 +112,33 @@ def process_signs(scene: Snapshot) -> Text:
     return text
 
 
-def sign_of(slot: Slot, scene: Snapshot) -> str:
-    """What a process is doing."""
+def sign_of(slot: Slot, snapshot: Snapshot) -> str:
+    """Return the sign of a process."""
     if slot.state is ProcessState.STOPPED:
         return STOPPED
     if slot.state is ProcessState.ENDING:
         return ENDING
-    return WORKING if scene.is_up(slot) else STARTING
+    return WORKING if snapshot.is_up(slot) else STARTING
 
 
-def counts_table(scene: Snapshot) -> Table:
-    """What happened so far: deliveries on the left, effects and faults on the right."""
-    numbers, faults, seen = scene.numbers, scene.faults, scene.seen
+def counts_table(snapshot: Snapshot) -> Table:
+    """Return the counts: deliveries on the left, effects and faults on the right."""
+    counters, faults, progress = snapshot.counters, snapshot.faults, snapshot.progress
     left = pairs(
-        ("deliveries", numbers[CounterIndex.SENT]),
-        ("  a second", round(scene.rate)),
-        ("  accepted", numbers[CounterIndex.ACCEPTED]),
-        ("  duplicate", numbers[CounterIndex.DUPLICATE]),
-        ("  forged: refused", numbers[CounterIndex.REFUSED]),
-        ("  no answer: again", numbers[CounterIndex.NO_REPLY] + numbers[CounterIndex.UNAVAILABLE]),
+        ("deliveries", counters[CounterIndex.SENT]),
+        ("  a second", round(snapshot.rate)),
+        ("  accepted", counters[CounterIndex.ACCEPTED]),
+        ("  duplicate", counters[CounterIndex.DUPLICATE]),
+        ("  forged: refused", counters[CounterIndex.REFUSED]),
+        (
+            "  no answer: again",
+            counters[CounterIndex.NO_REPLY] + counters[CounterIndex.UNAVAILABLE],
+        ),
     )
     right = pairs(
-        ("effects", seen.handled if seen else 0),
-        ("  events that wait", scene.waiting),
-        ("  receipts downstream", numbers[CounterIndex.RECEIPTS]),
+        ("effects", progress.handled if progress else 0),
+        ("  events that wait", snapshot.waiting),
+        ("  receipts downstream", counters[CounterIndex.RECEIPTS]),
         ("killed with kill -9", faults.kills + faults.fallen),
         ("stopped past a lease", faults.stops),
         ("restarted", faults.restarts),
@@ -146,7 +151,7 @@ def counts_table(scene: Snapshot) -> Table:
 
 
 def pairs(*rows: tuple[str, int]) -> Table:
-    """Names and numbers, in two columns."""
+    """Return names and numbers in two columns."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(ratio=1, no_wrap=True)
     table.add_column(justify="right", style="bold", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The processes of a storm: started, killed, stopped, woken, told to end, and replaced."""
+"""The processes of a storm: started, killed, stopped, resumed, terminated and replaced."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Self
 
 from duly.core.errors import DulyError
 from duly.demo import context
-from duly.demo.shared_counters import up_index
+from duly.demo.context import up_index
 from duly.server.shutdown import REPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from duly.demo.context import StormContext
 
-# Seconds that a process has to end which was told to, before it is killed.
+# Seconds that a process may take to end after SIGTERM, before it is killed.
 ENDING = 25.0
 
 
 class ProcessFailed(DulyError):
-    """A process that must not end has ended; the message holds what it wrote."""
+    """A process that must not end has ended; the message holds its log."""
 
 
 class ProcessState(Enum):
-    """What a process is doing, as far as can be told from outside."""
+    """What a process is doing, as seen from outside."""
 
     RUNNING = "at work"
     STOPPED = "stopped"
@@ -45,12 +44,12 @@ class Role(Enum):
     INGRESS = "ingress"
     WORKER = "worker"
     RELAY = "relay"
-    ENVIRONMENT = "beside"  # the sender, the receiver downstream and the proxy: nobody hits these
+    ENVIRONMENT = "environment"  # the sender, the receiver downstream and the proxy: never hit
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A place for one process after the other."""
+    """A place for one process, and for those that replace it."""
 
     name: str
     role: Role
@@ -59,16 +58,16 @@ class Slot:
     pid: int = 0
     state: ProcessState = ProcessState.RUNNING
     since: float = 0.0
-    """When it was stopped, or told to end."""
+    """When it was stopped or terminated."""
     hit: bool = False
-    """Whether it was killed from here."""
+    """Whether this group killed it."""
     ends: bool = False
-    """Whether it may end by itself, when it has nothing more to do."""
+    """Whether it may end by itself."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What was done to the processes."""
+    """How processes ended."""
 
     kills: int = 0
     fallen: int = 0
@@ -83,20 +82,20 @@ class Faults:
 
 
 class ProcessGroup:
-    """All processes, while it is entered."""
+    """All processes of a storm; killed on exit."""
 
     def __init__(self, storm_context: StormContext) -> None:
         self._context = storm_context
         self._slots: list[Slot] = []
         self.faults = Faults()
         self.ending = False
-        # Seconds of processor time, by what processes are for.
-        self.used: dict[str, float] = {}
-        # Processes that were ended by SIGKILL, whoever sent it.
+        # By what the processes are for.
+        self.cpu_seconds: dict[str, float] = {}
+        # Processes that SIGKILL ended, from here or by an event.
         self.killed: set[int] = set()
 
     def add(self, name: str, role: Role, work: Callable[..., int], *, ends: bool = False) -> None:
-        """Start a process that is replaced whenever it ends, unless nobody may hit it."""
+        """Start a process that is replaced when it ends, unless it is of the environment."""
         slot = Slot(name, role, work, len(self._slots), ends=ends)
         self._slots.append(slot)
         self._start(slot)
@@ -106,49 +105,49 @@ class ProcessGroup:
         self._fork(name, work)
 
     def with_roles(self, *roles: Role) -> list[Slot]:
-        """The processes of these roles."""
+        """Return the processes of these roles."""
         return [slot for slot in self._slots if slot.role in roles]
 
     def list_working(self, *roles: Role) -> list[Slot]:
-        """Those of these roles that are at work, and whom nobody has hit."""
+        """Return the processes of these roles that are at work and not hit."""
         return [slot for slot in self.with_roles(*roles) if self.is_working(slot)]
 
     def is_working(self, slot: Slot) -> bool:
-        """Whether a process is at work."""
+        """Return True if a process is at work."""
         at_work = slot.state is ProcessState.RUNNING and not slot.hit and slot.pid != 0
         return at_work and self._context.shared[up_index(slot.number)] == slot.pid
 
     def kill(self, slot: Slot) -> None:
-        """Kill with SIGKILL, wherever it is in its work."""
+        """Kill a process with SIGKILL."""
         slot.hit = True
         self.faults.kills += 1
         os.kill(slot.pid, signal.SIGKILL)
 
     def stop(self, slot: Slot) -> None:
-        """Stop with SIGSTOP: the process stands still and does not know it."""
+        """Stop a process with SIGSTOP, without its knowledge."""
         slot.state = ProcessState.STOPPED
         self.faults.stops += 1
         os.kill(slot.pid, signal.SIGSTOP)
 
     def resume(self, slot: Slot) -> None:
-        """Let a stopped process go on as if nothing had happened."""
+        """Let a stopped process go on."""
         if slot.state is ProcessState.STOPPED:
             slot.state = ProcessState.RUNNING
             os.kill(slot.pid, signal.SIGCONT)
 
     def terminate(self, slot: Slot) -> None:
-        """Tell a process to finish what it has begun, and end."""
+        """Tell a process to drain and end."""
         slot.state, slot.since = ProcessState.ENDING, time.monotonic()
         os.kill(slot.pid, signal.SIGTERM)
 
     def reap_and_restart(self) -> None:
-        """Notice who has ended, and start another in its place."""
+        """Replace processes that have ended."""
         while (found := reap_child()) is not None:
             pid, code, seconds = found
             for slot in self._slots:
                 if slot.pid == pid:
                     purpose = slot.name.partition("-")[0]
-                    self.used[purpose] = self.used.get(purpose, 0.0) + seconds
+                    self.cpu_seconds[purpose] = self.cpu_seconds.get(purpose, 0.0) + seconds
                     self._handle_exit(slot, code)
         for slot in self._slots:
             late = time.monotonic() - slot.since > ENDING
@@ -157,7 +156,7 @@ class ProcessGroup:
                 self.kill(slot)
 
     def terminate_and_wait(self, *roles: Role) -> None:
-        """Tell the processes of these roles to end, and wait until they have."""
+        """Tell the processes of these roles to end, and wait for that."""
         self.ending = True
         for slot in self.with_roles(*roles):
             if slot.pid:
@@ -168,7 +167,7 @@ class ProcessGroup:
         self.ending = False
 
     def _handle_exit(self, slot: Slot, code: int) -> None:
-        told, hit, pid = slot.state is ProcessState.ENDING, slot.hit, slot.pid
+        terminated, hit, pid = slot.state is ProcessState.ENDING, slot.hit, slot.pid
         begun, slot.pid = self._context.shared[up_index(slot.number)] == pid, 0
         if code == -signal.SIGKILL:
             self.killed.add(pid)
@@ -177,24 +176,24 @@ class ProcessGroup:
                 raise ProcessFailed(f"{slot.name} ended with code {code}:\n{self._log(slot)}")
             return
         if not hit:
-            self._count_exit(slot, code, told=told, begun=begun)
-        if not (self.ending and told):
+            self._count_exit(slot, code, terminated=terminated, begun=begun)
+        if not (self.ending and terminated):
             self._start(slot)
 
-    def _count_exit(self, slot: Slot, code: int, *, told: bool, begun: bool) -> None:
-        """How somebody ended whom nobody killed from here."""
+    def _count_exit(self, slot: Slot, code: int, *, terminated: bool, begun: bool) -> None:
+        """Count how a process ended that this group did not kill."""
         faults = self.faults
         if code == -signal.SIGKILL and slot.role is Role.WORKER:
             faults.fallen += 1
         elif code == REPLACE:
             faults.replaced += 1
-        elif told and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
+        elif terminated and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
             faults.restarts += not self.ending
-        elif code == context.GAVE_UP and (told or not begun):
+        elif code == context.GAVE_UP and (terminated or not begun):
             faults.gave_up += 1
         else:
-            said = (self._log(slot).splitlines() or ["it said nothing"])[-1]
-            faults.failures.append(f"{slot.name} ended with code {code}: {said}")
+            last = (self._log(slot).splitlines() or ["it logged nothing"])[-1]
+            faults.failures.append(f"{slot.name} ended with code {code}: {last}")
 
     def _start(self, slot: Slot) -> None:
         slot.state, slot.hit = ProcessState.RUNNING, False
@@ -215,15 +214,10 @@ class ProcessGroup:
 
     def __enter__(self) -> Self:
         gc.collect()
-        gc.freeze()  # what is here already need not be looked at, and copied, in every child
+        gc.freeze()  # or every child would touch, and so copy, what is here already
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for slot in self._slots:
             if slot.pid:
                 os.kill(slot.pid, signal.SIGKILL)
@@ -234,10 +228,10 @@ class ProcessGroup:
 
 
 def reap_child() -> tuple[int, int, float] | None:
-    """A child that has ended, its code and what it took of the processors; None where none has."""
+    """Return the pid, exit code and processor seconds of a child that has ended, or None."""
     try:
-        pid, status, used = os.wait4(-1, os.WNOHANG)
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
     except ChildProcessError:
         return None
-    seconds = used.ru_utime + used.ru_stime
+    seconds = usage.ru_utime + usage.ru_stime
     return (pid, os.waitstatus_to_exitcode(status), seconds) if pid else None

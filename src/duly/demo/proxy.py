@@ -1,8 +1,8 @@
-"""A wire between duly and PostgreSQL on which answers, and sometimes requests, get lost.
+"""A proxy between duly and PostgreSQL that loses replies, and sometimes requests.
 
-An answer whose last message says that no transaction is open is the answer to a COMMIT, or to a
-statement that committed by itself: when it is withheld, the server has done what the client never
-hears of. So no message has to be read, only the last six bytes of what the server sends.
+A reply whose last message says that no transaction is open answers a COMMIT, or a statement that
+committed by itself: when it is lost, the server has committed and the client does not know. So no
+message has to be parsed, only the last six bytes of what the server sends.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duly.demo.shared_counters import CounterIndex
+from duly.demo.context import CounterIndex
 
 if TYPE_CHECKING:
     from random import Random
 
+    from duly.demo.context import SharedCounters
     from duly.demo.databases import Server
-    from duly.demo.shared_counters import SharedCounters
 
 # ReadyForQuery, with no transaction open.
 READY = b"Z\x00\x00\x00\x05I"
-# Of the transactions that go over the wire: those whose answer is lost, and of the requests those
-# that never arrive.
+# The share of transactions whose reply is lost, and of requests that never arrive.
 REPLY_LOST, REQUEST_LOST = 0.01, 0.001
 
 
 class Proxy:
-    """Where the server is, and how often something is lost."""
+    """Connects clients to the server, and decides what is lost."""
 
     def __init__(self, server: Server, shared: SharedCounters, dice: Random) -> None:
         self._server = server
@@ -34,7 +33,7 @@ class Proxy:
         self._dice = dice
 
     async def connect_to_server(self, client: asyncio.Transport) -> asyncio.Transport:
-        """A connection to the server, for a client."""
+        """Open a connection to the server for a client."""
         loop, (host, port) = asyncio.get_running_loop(), self._server
 
         def end() -> ServerEnd:
@@ -47,17 +46,17 @@ class Proxy:
         return transport
 
     def lose_reply(self) -> bool:
-        """Whether the answer that was just read is to be lost."""
+        """Return True if the reply that was just read is lost."""
         return self._roll_loss(REPLY_LOST, CounterIndex.REPLIES_LOST)
 
     def lose_request(self) -> bool:
-        """Whether the request that was just read is to be lost."""
+        """Return True if the request that was just read is lost."""
         return self._roll_loss(REQUEST_LOST, CounterIndex.REQUESTS_LOST)
 
-    def _roll_loss(self, share: float, place: CounterIndex) -> bool:
+    def _roll_loss(self, share: float, counter: CounterIndex) -> bool:
         lost = self._dice.random() < share and not self._shared[CounterIndex.CALM]
         if lost:
-            self._shared.add(place)
+            self._shared.add(counter)
         return lost
 
 
@@ -72,11 +71,11 @@ class ClientEnd(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Dial the server."""
+        """Connect to the server."""
         self._transport = transport  # type: ignore[assignment]
-        self._task = asyncio.get_running_loop().create_task(self._dial())
+        self._task = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _dial(self) -> None:
+    async def _connect(self) -> None:
         assert self._transport is not None  # noqa: S101  # it was made before this
         client = self._transport
         try:
@@ -100,7 +99,7 @@ class ClientEnd(asyncio.Protocol):
             self._server.write(data)
 
     def connection_lost(self, _problem: Exception | None) -> None:
-        """The client has hung up, or was hung up on."""
+        """Close the server's side too."""
         if self._server is not None:
             self._server.close()
 
@@ -120,11 +119,11 @@ class ServerEnd(asyncio.Protocol):
         self._handshake_done = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready to carry."""
+        """Keep the transport."""
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """Pass an answer on, or lose it together with the connection."""
+        """Pass a reply on, or lose it together with the connection."""
         if data.endswith(READY):
             if self._handshake_done and self._proxy.lose_reply():
                 self._client.abort()
@@ -135,5 +134,5 @@ class ServerEnd(asyncio.Protocol):
         self._client.write(data)
 
     def connection_lost(self, _problem: Exception | None) -> None:
-        """The server has hung up."""
+        """Close the client's side too."""
         self._client.close()

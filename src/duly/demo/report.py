@@ -1,4 +1,4 @@
-"""The last page: the ledger as a table, what happened in numbers, and the same as documents."""
+"""The report of a storm: the ledger as a table, the counts, and both as documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN_MARKS = ("ok", "WRONG")
 
 
 def marks(output: TextIO) -> tuple[str, str]:
-    """The signs for a line that balances and for one that does not, as far as they can be shown."""
+    """Return the signs for right and wrong that the output can encode."""
     try:
         "".join(MARKS).encode(output.encoding or "ascii")
     except UnicodeError:
@@ -28,7 +28,7 @@ def marks(output: TextIO) -> tuple[str, str]:
 
 
 def table(lines: list[LedgerLine], signs: tuple[str, str]) -> list[str]:
-    """The ledger, one line for each equation, in 80 columns; below one that is wrong, what is."""
+    """Return the ledger in 80 columns, with examples below a line that does not balance."""
     rows = []
     for line in lines:
         rows.append(row(line, signs))
@@ -37,7 +37,7 @@ def table(lines: list[LedgerLine], signs: tuple[str, str]) -> list[str]:
 
 
 def row(line: LedgerLine, signs: tuple[str, str]) -> str:
-    """Both sides, and whether they agree."""
+    """Return both sides of a line, and its sign."""
     left, right = amount(line.left_value, line.unit), amount(line.right_value, line.unit)
     sign = signs[0] if line.balances else signs[1]
     room = 35 - len(line.right)  # a long name takes it from the number beside it
@@ -45,69 +45,69 @@ def row(line: LedgerLine, signs: tuple[str, str]) -> str:
 
 
 def amount(value: int, unit: Unit) -> str:
-    """A number as people write it."""
+    """Format a count or an amount."""
     return f"{value / 100:,.2f}" if unit is Unit.CENTS else f"{value:,}"
 
 
 def story(outcome: StormOutcome) -> list[str]:
-    """What happened, in fewer than 80 columns."""
-    answers, faults = outcome.books.answers, outcome.faults
-    late, took = outcome.evidence.late, outcome.took
-    told = (
-        f"Told: {answers['accepted']:,} accepted, {answers['duplicate']:,} duplicate, "
+    """Return what happened, in fewer than 80 columns."""
+    answers, faults = outcome.sender_log.answers, outcome.faults
+    late, durations = outcome.evidence.late, outcome.durations
+    answered = (
+        f"Answered: {answers['accepted']:,} accepted, {answers['duplicate']:,} duplicate, "
         f"{answers['conflict']:,} conflict, {answers['403']:,} refused,"
     )
-    unheard = sum(count for word, count in answers.items() if word[0] == "5")
+    unavailable = sum(count for word, count in answers.items() if word[0] == "5")
     return [
-        told,
-        f"  {unheard:,} come again later, {answers['no reply']:,} nothing.",
+        answered,
+        f"  {unavailable:,} come again later, {answers['no reply']:,} nothing.",
         f"Faults: {faults.kills:,} kill -9, {faults.fallen:,} killed by what they handled, "
         f"{faults.stops:,} stopped,",
         f"  {faults.restarts:,} restarted in order{database_faults(outcome)}.",
         f"Leases given again: {outcome.evidence.figures['leases']:,}; late acks refused: "
         f"{late.refused:,}, cut off by a kill: {late.cut_off:,}.",
         *replay_lines(outcome.replayed),
-        f"{outcome.books.deliveries:,} deliveries in {took.stormed:,.0f} s "
-        f"({outcome.books.deliveries / took.stormed:,.0f} a second), "
-        f"everything done after {took.whole:,.0f} s.",
+        f"{outcome.sender_log.deliveries:,} deliveries in {durations.faults:,.0f} s "
+        f"({outcome.sender_log.deliveries / durations.faults:,.0f} a second), "
+        f"everything done after {durations.total:,.0f} s.",
         "",
     ]
 
 
 def replay_lines(count: int) -> list[str]:
-    """What a person had to do, if anything."""
-    told = f"Lost with five workers by no fault of their own, and replayed: {count:,}."
-    return [told] if count else []
+    """Return how many jobs the operator replayed, if any."""
+    text = f"Lost with five workers by no fault of their own, and replayed: {count:,}."
+    return [text] if count else []
 
 
 def database_faults(outcome: StormOutcome) -> str:
-    """What was done to the database."""
+    """Return what was done to the database."""
     crashes, held = outcome.nemesis.get("database crash"), outcome.nemesis.get("write lock held")
     replies, requests = outcome.lost
-    told = ""
+    text = ""
     if crashes:
-        told += f"; {crashes:,} database crashes"
+        text += f"; {crashes:,} database crashes"
     if replies or requests:
-        told += f"; {replies:,} replies, {requests:,} requests lost"
+        text += f"; {replies:,} replies, {requests:,} requests lost"
     if held:
-        told += f"; the write lock held {held:,} times"
-    return told
+        text += f"; the write lock held {held:,} times"
+    return text
 
 
 def verdict(outcome: StormOutcome) -> str:
-    """The last sentence."""
+    """Return the last sentence."""
     wrong, events = len(outcome.wrong), outcome.evidence.inbox.total
     if wrong:
         many = f"{wrong} of {len(outcome.lines)} lines"
         return f"{many} do not balance: this is a bug, please report it."
     kills = outcome.faults.kills + outcome.faults.fallen
     dead = outcome.evidence.dead.total
-    told = f"Killed {kills:,} times, yet each of {events - dead:,} events took effect once"
-    return f"{told}; {dead:,} that can never succeed are dead letters." if dead else f"{told}."
+    text = f"Killed {kills:,} times, yet each of {events - dead:,} events took effect once"
+    return f"{text}; {dead:,} that can never succeed are dead letters." if dead else f"{text}."
 
 
 def opening(settings: Settings) -> str:
-    """The first line: enough to run the same again."""
+    """Return the first line: enough to run the same again."""
     where = "SQLite" if settings.on_sqlite else "PostgreSQL"
     size = (
         f"{settings.seconds:g} seconds"
@@ -121,16 +121,16 @@ def opening(settings: Settings) -> str:
 
 
 def document(settings: Settings, outcome: StormOutcome) -> dict[str, Json]:
-    """The same for a program."""
+    """Return the report for programs."""
     return {
         "balances": not outcome.wrong,
         "seed": settings.seed,
         "store": "sqlite" if settings.on_sqlite else "postgres",
-        "seconds": round(outcome.took.stormed, 3),
-        "seconds_until_done": round(outcome.took.whole, 3),
-        "deliveries": outcome.books.deliveries,
+        "seconds": round(outcome.durations.faults, 3),
+        "seconds_until_done": round(outcome.durations.total, 3),
+        "deliveries": outcome.sender_log.deliveries,
         "events": outcome.evidence.inbox.total,
-        "answers": dict(outcome.books.answers),
+        "answers": dict(outcome.sender_log.answers),
         "faults": {
             **outcome.nemesis,
             "killed by what they handled": outcome.faults.fallen,
@@ -148,7 +148,7 @@ def document(settings: Settings, outcome: StormOutcome) -> dict[str, Json]:
         },
         "replayed": outcome.replayed,
         "messages_resent": outcome.evidence.receipts - outcome.evidence.messages.total,
-        "processor_seconds": {name: round(used, 1) for name, used in outcome.took.used.items()},
+        "processor_seconds": {name: round(used, 1) for name, used in outcome.durations.cpu.items()},
         "ledger": [
             {
                 "left": line.left,
@@ -164,7 +164,7 @@ def document(settings: Settings, outcome: StormOutcome) -> dict[str, Json]:
 
 
 def command_of(settings: Settings) -> str:
-    """The command line that repeats it; where the database is, everybody knows for himself."""
+    """Return the command line that repeats the storm, without the address of the database."""
     where = "" if settings.on_sqlite else " postgresql://…"
     crashed = "" if settings.cluster is None else " --cluster …"
     size = (
@@ -172,12 +172,12 @@ def command_of(settings: Settings) -> str:
         if settings.seconds is None
         else f"--seconds {settings.seconds:g}"
     )
-    crew = f"--workers {settings.workers} --ingress {settings.ingress}"
-    return f"duly demo{where} {size} {crew} --seed {settings.seed}{crashed}"
+    processes = f"--workers {settings.workers} --ingress {settings.ingress}"
+    return f"duly demo{where} {size} {processes} --seed {settings.seed}{crashed}"
 
 
 def markdown(settings: Settings, outcome: StormOutcome, log: str) -> str:
-    """The same for a reader, to be kept."""
+    """Return the report as a page."""
     figures = document(settings, outcome)
     faults, answers = figures["faults"], figures["answers"]
     assert isinstance(faults, dict)  # noqa: S101  # as it is made above
@@ -188,20 +188,20 @@ def markdown(settings: Settings, outcome: StormOutcome, log: str) -> str:
         for line in outcome.lines
     )
     done = "\n".join(f"| {name} | {count:,} |" for name, count in faults.items() if count)
-    told = "\n".join(f"| {name} | {count:,} |" for name, count in sorted(answers.items()))
+    counts = "\n".join(f"| {name} | {count:,} |" for name, count in sorted(answers.items()))
     where = "SQLite" if settings.on_sqlite else "PostgreSQL"
     resent = outcome.evidence.receipts - outcome.evidence.messages.total
     return f"""\
-# A storm on {where}: {outcome.books.deliveries:,} deliveries
+# A storm on {where}: {outcome.sender_log.deliveries:,} deliveries
 
     {command_of(settings)}
 
 Seed {settings.seed}, duly {duly.__version__}, Python {platform.python_version()}, SQLite \
 {sqlite3.sqlite_version}, {platform.system()}. {settings.ingress} ingress processes, \
 {settings.workers} workers, {settings.relays} relay. \
-The faults lasted {outcome.took.stormed:,.0f} seconds \
-({outcome.books.deliveries / outcome.took.stormed:,.0f} deliveries a second); everything was done \
-after {outcome.took.whole:,.0f}. Every fault is in [{log}]({log}).
+The faults lasted {outcome.durations.faults:,.0f} seconds \
+({outcome.sender_log.deliveries / outcome.durations.faults:,.0f} deliveries a second); everything \
+was done after {outcome.durations.total:,.0f}. Every fault is in [{log}]({log}).
 
 {verdict(outcome)}
 
@@ -219,12 +219,12 @@ after {outcome.took.whole:,.0f}. Every fault is in [{log}]({log}).
 
 Leases given again: {outcome.evidence.figures["leases"]:,}. Late acks: \
 {outcome.evidence.late.answered_count:,} tried, {outcome.evidence.late.refused:,} refused; \
-{outcome.evidence.late.cut_off:,} more were cut off by a kill before they could hear the answer. \
+{outcome.evidence.late.cut_off:,} more were cut off by a kill before they got an answer. \
 Messages sent again: {resent:,}, each with the same id.
 
 ## Answers
 
-| what a delivery was told | deliveries |
+| answer | deliveries |
 |---|---:|
-{told}
+{counts}
 """

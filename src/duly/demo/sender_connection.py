@@ -1,4 +1,4 @@
-"""A connection of the sender's: one request at a time, kept alive, as lean as Python allows."""
+"""A connection of the sender: one request at a time, kept alive, as lean as Python allows."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from duly.demo.deliveries import PlannedDelivery
+    from duly.demo.traffic import PlannedDelivery
 
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 STATUS = re.compile(rb'"status": "(\w+)"')
 
 
 class SenderAnswer(NamedTuple):
-    """What was answered: the status of HTTP, and the word of duly's edge."""
+    """An answer: the HTTP status, and the status in duly's body."""
 
     code: int
-    said: str
+    status: str
 
 
 class ConnectionOwner(Protocol):
-    """Whoever has the connection."""
+    """What a connection calls."""
 
-    def on_connection_free(self, wire: SenderConnection) -> None:
+    def on_connection_free(self, connection: SenderConnection) -> None:
         """The connection can take another request."""
 
     def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
-        """What became of a delivery; None where there was no answer."""
+        """A delivery was answered; None where the connection was lost before."""
 
-    def on_connection_lost(self, wire: SenderConnection) -> None:
-        """The connection is over."""
+    def on_connection_lost(self, connection: SenderConnection) -> None:
+        """The connection was lost."""
 
 
 class SenderConnection(asyncio.Protocol):
@@ -50,7 +50,7 @@ class SenderConnection(asyncio.Protocol):
         self._owner.on_connection_free(self)
 
     def send(self, delivery: PlannedDelivery, request: bytes, now: float, *, hang_up: bool) -> None:
-        """Send a request; or send it and be gone before the answer comes."""
+        """Send a request, and read its answer or hang up before that."""
         assert self._transport is not None  # noqa: S101  # it is free, so it is there
         self.delivery, self.since = delivery, now
         self._transport.write(request)
@@ -58,7 +58,7 @@ class SenderConnection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read an answer, which mostly comes in one piece."""
+        """Read an answer, which usually comes in one piece."""
         received = self._received + data if self._received else data
         end = received.find(b"\r\n\r\n")
         found = LENGTH.search(received, 0, end + 2) if end >= 0 else None
@@ -67,9 +67,9 @@ class SenderConnection(asyncio.Protocol):
             self._received = received
             return
         self._received = b""
-        said = STATUS.search(received, end)
+        status = STATUS.search(received, end)
         delivery, self.delivery = self.delivery, None
-        answer = SenderAnswer(int(received[9:12]), said.group(1).decode() if said else "")
+        answer = SenderAnswer(int(received[9:12]), status.group(1).decode() if status else "")
         if delivery is not None:
             self._owner.on_answer(delivery, answer)
         if b"\r\nconnection: close" in received[: end + 2]:
@@ -78,7 +78,7 @@ class SenderConnection(asyncio.Protocol):
             self._owner.on_connection_free(self)
 
     def connection_lost(self, _problem: Exception | None) -> None:
-        """Whatever was on its way has no answer."""
+        """Report that a delivery on its way has no answer."""
         self._ended = True
         delivery, self.delivery = self.delivery, None
         if delivery is not None:

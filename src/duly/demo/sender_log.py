@@ -1,4 +1,4 @@
-"""What the sender knows at the end: only what it has seen itself."""
+"""The sender's log: what it sent, and how it was answered."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 # What is known of an event, one bit each.
 SENT, ACKNOWLEDGED, FIRST, SECOND, REPLAYED = 1, 2, 4, 8, 16
-# How many examples of something wrong are kept.
+# Wrong answers that are kept as examples.
 EXAMPLES = 20
 
 
 @dataclass(slots=True)
 class SenderLog:
-    """The sender's books. ``flags`` has a byte for each event, by its number."""
+    """What the sender has seen itself. ``flags`` has a byte for each event, by its number."""
 
     calm_from: int | None = None
     deliveries: int = 0
     answers: Counter[str] = field(default_factory=Counter)
-    """How many deliveries were told what: a word of the edge, a status, or nothing."""
+    """How many deliveries had which answer: duly's status, an HTTP status, or none."""
     not_genuine: Counter[str] = field(default_factory=Counter)
-    """The same for those with a bad or an old signature."""
+    """The same for those with a bad or a stale signature."""
     wrong: list[str] = field(default_factory=list)
-    """Answers that may not be: the first of them, in words."""
+    """Wrong answers: the first of them, in words."""
     wrong_count: int = 0
     firsts_twice: int = 0
     flags: bytearray = field(default_factory=bytearray)
 
     def mark(self, number: int, flag: int) -> bool:
-        """Note something of an event; whether it was not known before."""
+        """Set a flag of an event; return True if it was not set before."""
         if number >= len(self.flags):
             self.flags.extend(bytes(number + 1024 - len(self.flags)))
         before = self.flags[number]
@@ -41,24 +41,24 @@ class SenderLog:
         return not before & flag
 
     def flags_of(self, number: int) -> int:
-        """What is known of an event."""
+        """Return the flags of an event."""
         return self.flags[number] if number < len(self.flags) else 0
 
     def record_wrong_answer(self, text: str) -> None:
-        """Note an answer that may not be."""
+        """Record a wrong answer."""
         self.wrong_count += 1
         if len(self.wrong) < EXAMPLES:
             self.wrong.append(text)
 
     def save(self, path: Path) -> None:
-        """Write the books down, for whoever audits them."""
+        """Write the log to a file, for the audit."""
         path.with_suffix(".flags").write_bytes(self.flags)
         names = [one.name for one in fields(self) if one.name != "flags"]
         path.write_text(json.dumps({name: getattr(self, name) for name in names}))
 
 
 def read_sender_log(path: Path) -> SenderLog:
-    """The books as they were saved."""
+    """Read a log that was saved."""
     known = json.loads(path.read_text())
     for name in ("answers", "not_genuine"):
         known[name] = Counter(known[name])

@@ -1,6 +1,6 @@
-"""The application in the storm: two sources, handlers of every colour, messages downstream.
+"""The application under test: two sources, sync and async handlers, messages downstream.
 
-Nothing in its tables would stop a second effect: only duly stands between an event and a double.
+Nothing in its tables would stop a second effect: only duly does.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.demo.events import HUB_SOURCE, SHOP, EventKind, tells
-from duly.demo.shared_counters import wrapping_index
+from duly.demo.context import wrapping_index
+from duly.demo.events import HUB_SOURCE, SHOP, EventKind, sends_message
 
 if TYPE_CHECKING:
+    from duly.demo.context import SharedCounters
     from duly.demo.journal import Journal
     from duly.demo.settings import Settings
-    from duly.demo.shared_counters import SharedCounters
 
 # Balances over which the effects spread: with one, every transaction would wait for the last.
 ACCOUNTS = 256
 ATTEMPTS = 6
 BACKOFF = duly.Backoff(first=timedelta(milliseconds=100), cap=timedelta(seconds=2))
-# Seconds that a gift takes to wrap: long enough to be caught at it.
+# Seconds that a gift takes to wrap: long enough for a fault to hit it.
 WRAPPING = 0.5
-# How long it may take, at most.
+# The timeout of a gift's handler.
 PATIENCE = timedelta(minutes=1)
 
 
 def key_of(seed: int, purpose: str) -> bytes:
-    """The secret bytes of one storm: different in each, and known to all of its processes."""
+    """Return the secret bytes of one storm, known to all of its processes."""
     return hashlib.sha256(f"{seed} {purpose}".encode()).digest()
 
 
 def secret_of(seed: int, purpose: str) -> str:
-    """The same as Standard Webhooks writes it."""
+    """Return the same as Standard Webhooks writes it."""
     return "whsec_" + base64.b64encode(key_of(seed, purpose)).decode()
 
 
 class PoisonedEvent(Exception):
-    """What the handler of a poisoned event raises."""
+    """Raised by the handler of a poisoned event, every time."""
 
 
 class FlakyEvent(Exception):
-    """What the handler of a flaky event raises, a few times."""
+    """Raised by the handler of a flaky event, a few times."""
 
 
 class ShopHandlers:
-    """What the handlers of one process need."""
+    """The handlers of one process."""
 
     def __init__(
         self,
@@ -76,27 +76,27 @@ class ShopHandlers:
         self._downstream = downstream
 
     def pay(self, event: Any, job: Any, tx: Any) -> None:
-        """Handle an event in one transaction, blocking."""
+        """Handle an event in one transaction, sync."""
         epoch, data = self._record_start(job), event.json["data"]
         tx.execute(self._effect, **self._effect_values(event, job, epoch))
         tx.execute(self._balance, **self._balance_values(data))
         misbehave(data, job)
-        if tells(data["event"]):
+        if sends_message(data["event"]):
             tx.send(self._downstream, json={"event": event.id}, sign="ours")
         self._journal.record_end(job.id, epoch)
 
     async def refund(self, event: Any, job: Any, tx: Any) -> None:
-        """The same, awaited."""
+        """Handle an event in one transaction, async."""
         epoch, data = self._record_start(job), event.json["data"]
         await tx.execute(self._effect, **self._effect_values(event, job, epoch))
         await tx.execute(self._balance, **self._balance_values(data))
         misbehave(data, job)
-        if tells(data["event"]):
+        if sends_message(data["event"]):
             await tx.send(self._downstream, json={"event": event.id}, sign="ours")
         self._journal.record_end(job.id, epoch)
 
     async def wrap(self, job: Any) -> None:
-        """Work under a lease, with no transaction: what it does may happen again, its end not."""
+        """Work under a lease without a transaction: it may run again, but it ends once."""
         epoch = self._record_start(job)
         self._shared.add(self._wrapping)
         try:
@@ -106,7 +106,7 @@ class ShopHandlers:
         self._journal.record_end(job.id, epoch)
 
     def _record_start(self, job: Any) -> int:
-        # A handler has no use for its epoch; the ledger compares it with the newest one.
+        # Not public: the ledger compares the epoch with the newest one.
         epoch: int = job._leased.lease.epoch
         self._journal.record_start(job.id, epoch)
         return epoch
@@ -120,7 +120,7 @@ class ShopHandlers:
 
 
 def misbehave(data: Any, job: Any) -> None:
-    """Do what the kind of the event demands, with an effect written and nothing committed."""
+    """Fail or kill as the kind of the event demands, with an effect written and not committed."""
     match data["kind"]:
         case EventKind.POISON:
             raise PoisonedEvent("it fails every time")
@@ -133,7 +133,7 @@ def misbehave(data: Any, job: Any) -> None:
 
 
 def bare_shop(settings: Settings, url: str, downstream: str) -> duly.Duly:
-    """The application with its sources, and no handlers yet."""
+    """Return the application with its sources, without handlers."""
     app = duly.Duly(
         url,
         schema=settings.schema,
@@ -146,14 +146,14 @@ def bare_shop(settings: Settings, url: str, downstream: str) -> duly.Duly:
     return app
 
 
-def shop(settings: Settings, url: str, downstream: str, handling: ShopHandlers) -> duly.Duly:
-    """The application."""
+def shop(settings: Settings, url: str, downstream: str, handlers: ShopHandlers) -> duly.Duly:
+    """Return the application with its handlers."""
     app = bare_shop(settings, url, downstream)
     common: Any = {"attempts": ATTEMPTS, "backoff": BACKOFF}
-    # A worker that wakes up past its lease is to be stopped by its lease, not by its timeout.
-    app.on(SHOP, "*.gift", name="wrap", timeout=PATIENCE, **common)(handling.wrap)
+    # The lease, and not the timeout, must stop a worker that wakes up too late.
+    app.on(SHOP, "*.gift", name="wrap", timeout=PATIENCE, **common)(handlers.wrap)
     common["timeout"] = settings.timeout
-    app.on(SHOP, "paid*", name="pay", **common)(handling.pay)
-    app.on(SHOP, "refunded*", name="refund", **common)(handling.refund)
-    app.on(HUB_SOURCE, "*", name="note", **common)(handling.refund)
+    app.on(SHOP, "paid*", name="pay", **common)(handlers.pay)
+    app.on(SHOP, "refunded*", name="refund", **common)(handlers.refund)
+    app.on(HUB_SOURCE, "*", name="note", **common)(handlers.refund)
     return app

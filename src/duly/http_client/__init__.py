@@ -1,1 +1,1 @@
-"""Calling the outside world over HTTP, behind the egress guard. Needs the extra ``http``."""
+"""HTTP clients of jobs and of the relay, behind the egress guard. Needs the extra ``http``."""

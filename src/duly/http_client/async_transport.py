@@ -1,4 +1,4 @@
-"""The egress guard as a transport of httpx's, for code that is awaited."""
+"""An async httpx transport behind the egress guard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class AsyncResponseBody(httpx.AsyncByteStream):
-    """The body of an answer, read in time and up to a limit."""
+    """The body of a response, read before the deadline and up to a limit."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AsyncResponseBody(httpx.AsyncByteStream):
         self._until = until
         self._limit = limit
         self._on_close = on_close
-        self._given_back = False
+        self._released = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read, parts = 0, aiter(self._stream)
@@ -65,24 +65,24 @@ class AsyncResponseBody(httpx.AsyncByteStream):
             yield part
 
     def _refuse_cut_off(self) -> None:
-        """Half an answer must not pass for all of it."""
-        if self._given_back:
-            raise httpx.ReadError("it was closed before its end was read", request=self._request)
+        """Raise where the body was closed early: a part must not pass for the whole."""
+        if self._released:
+            raise httpx.ReadError("the body was closed before its end", request=self._request)
 
     async def aclose(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        if not self._given_back:  # by then the connection may be somebody else's
-            self._given_back = True
+        if not self._released:  # afterwards the connection may serve another request
+            self._released = True
             await shield_then_cancel(self._close_stream())
 
     async def _close_stream(self) -> None:
         await self._on_close()
-        with suppress(RuntimeError):  # another task reads it, and has just been told
+        with suppress(RuntimeError):  # another task reads it, and gets the error
             await self._stream.aclose()
 
 
 class AsyncGuardedTransport(httpx.AsyncBaseTransport):
-    """Sends what the egress guard lets out; it belongs to the event loop that first uses it."""
+    """Sends requests that the egress guard allows; belongs to the event loop that first uses it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AsyncGuardedTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._egress = egress
         self._limit = limit
-        # Whether somebody unpacks what is compressed: then it is refused.
+        # Whether httpx would decompress the body: then a compressed one is refused.
         self._unpacked = unpacked
         self._tls = ssl_context()
         self._connector = AsyncConnector(egress, resolver)
@@ -107,45 +107,46 @@ class AsyncGuardedTransport(httpx.AsyncBaseTransport):
 
     async def _send(self, request: httpx.Request, until: float) -> httpx.Response:
         target = self._egress.check(address_of(request))
-        found, over = self._pool.acquire(pool_key(request))
-        speaker = found
+        found, expired = self._pool.acquire(pool_key(request))
+        connection = found
         try:
-            if over:
-                await shield_then_cancel(aclose_all(over))
+            if expired:
+                await shield_then_cancel(aclose_all(expired))
             with as_httpx_errors(request), request_deadline(until), limited_head():
-                if speaker is None:
-                    speaker = await self._connect(target, request)
-                head = await speaker.send_request(request, identity_headers(request))
+                if connection is None:
+                    connection = await self._connect(target, request)
+                head = await connection.send_request(request, identity_headers(request))
             if self._unpacked:
                 refuse_compressed(head.headers, request)
         except BaseException as problem:
-            if speaker is not None:
-                self._pool.discard(speaker)
-                await shield_to_end(speaker.aclose())
+            if connection is not None:
+                self._pool.discard(connection)
+                await shield_to_end(connection.aclose())
             if found is not None and is_repeatable(request, problem):
                 return await self._send(request, until)
             raise
-        return self._build_response(speaker, head, request, until)
+        return self._build_response(connection, head, request, until)
 
     def _build_response(
         self, connection: HTTP11Connection, head: ResponseHead, request: httpx.Request, until: float
     ) -> httpx.Response:
-        async def over() -> None:
+        async def release() -> None:
             await connection.finish_response()
             await aclose_all(self._pool.release(pool_key(request), connection))
 
-        answer = AsyncResponseBody(connection.body(), request, until, self._limit, over)
+        body = AsyncResponseBody(connection.body(), request, until, self._limit, release)
         return httpx.Response(
-            head.status, headers=head.headers, stream=answer, extensions=head.extensions
+            head.status, headers=head.headers, stream=body, extensions=head.extensions
         )
 
     async def _connect(self, target: Target, request: httpx.Request) -> HTTP11Connection:
         """A new connection, under TLS where the URL says so."""
         limit: float | None = request.extensions.get("timeout", {}).get("connect")
         host = request.url.raw_host.decode("ascii")
-        speaker = HTTP11Connection(await self._connector.connect(target, host, limit, self._tls))
-        self._pool.add_busy(speaker)
-        return speaker
+        stream = await self._connector.connect(target, host, limit, self._tls)
+        connection = HTTP11Connection(stream)
+        self._pool.add_busy(connection)
+        return connection
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -153,6 +154,6 @@ class AsyncGuardedTransport(httpx.AsyncBaseTransport):
 
 
 async def aclose_all(connections: list[HTTP11Connection]) -> None:
-    """Close what is over."""
+    """Close connections."""
     for connection in connections:
         await connection.aclose()

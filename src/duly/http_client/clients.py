@@ -1,7 +1,7 @@
-"""``job.http``: httpx clients for a job, behind the guard, whose unsafe calls carry a stable key.
+"""``job.http``: httpx clients for a job, behind the egress guard.
 
-A call that changes something must be named, so that two calls of one job never share a key and
-the same call has the same key in every attempt.
+An unsafe call must be named, so that two calls of one job never share an idempotency key and the
+same call has the same key in every attempt.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import httpx
 
 from duly.core.errors import UsageError
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -22,7 +22,7 @@ Address: TypeAlias = "httpx.URL | str"
 Streamed: TypeAlias = "AbstractContextManager[httpx.Response]"
 AsyncStreamed: TypeAlias = "AbstractAsyncContextManager[httpx.Response]"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# Where the name of a call travels through httpx, which has no parameter for it.
+# The extension that carries the name of a call through httpx, which has no parameter for it.
 NAMED = "duly.key"
 HEADER = "Idempotency-Key"
 INSTEAD = (
@@ -32,7 +32,7 @@ INSTEAD = (
 
 
 class CallKeys:
-    """Gives the calls of one job their keys.
+    """Adds the idempotency keys to the calls of one job.
 
     Args:
         key_of: the key of a call by its name.
@@ -40,11 +40,11 @@ class CallKeys:
 
     def __init__(self, key_of: Callable[[str], str]) -> None:
         self._key_of = key_of
-        # What was sent under each name so far.
+        # The digest of the request sent under each name so far.
         self._seen: dict[str, bytes] = {}
 
     def add_key(self, request: httpx.Request, body: bytes | None, only: str | None) -> None:
-        """Add the key of a call; refuse one that changes something and has no name."""
+        """Add the key of a call; refuse an unsafe call without a name."""
         if request.method.upper() in SAFE:
             return
         refuse_inside("job.http", INSTEAD, would="would have happened")
@@ -58,12 +58,12 @@ class CallKeys:
         request.headers[HEADER] = self._key_of(name)
 
     def _refuse_second(self, name: str, request: httpx.Request, body: bytes | None) -> None:
-        """A name is for one call, however often that is repeated."""
-        packed = request.headers.get("content-type", "").startswith("multipart/")
-        # The border between the parts of such a body is a new one each time.
-        told = f"{request.method} {request.url}".encode() + b"\0" + (b"" if packed else body or b"")
-        seen = hashlib.sha256(told).digest()
-        if self._seen.setdefault(name, seen) != seen:
+        """Refuse a second, different request under one name; repeating the first is fine."""
+        multipart = request.headers.get("content-type", "").startswith("multipart/")
+        # The boundary of such a body is a new one each time.
+        content = b"" if multipart else body or b""
+        digest = hashlib.sha256(f"{request.method} {request.url}\0".encode() + content).digest()
+        if self._seen.setdefault(name, digest) != digest:
             raise UsageError(
                 f"another call of this job is named {name!r}, and this one would carry its key: "
                 "give each call a name of its own, and a repeated one the same request"
@@ -71,7 +71,7 @@ class CallKeys:
 
 
 class KeyedTransport(httpx.BaseTransport):
-    """The guarded transport with the keys of one job; closing it leaves the connections open."""
+    """The guarded transport with the keys of one job; closing it keeps the connections open."""
 
     def __init__(
         self, inner: httpx.BaseTransport, naming: CallKeys, name: str | None = None
@@ -81,14 +81,14 @@ class KeyedTransport(httpx.BaseTransport):
         self._name = name
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Name the call and send it."""
+        """Add the key and send the request."""
         unsafe = request.method.upper() not in SAFE
         self._naming.add_key(request, request.read() if unsafe else None, self._name)
         return self._inner.handle_request(request)
 
 
 class AsyncKeyedTransport(httpx.AsyncBaseTransport):
-    """The same, awaited."""
+    """An async transport with the keys of one job; closing it keeps the connections open."""
 
     def __init__(
         self, inner: httpx.AsyncBaseTransport, naming: CallKeys, name: str | None = None
@@ -98,21 +98,21 @@ class AsyncKeyedTransport(httpx.AsyncBaseTransport):
         self._name = name
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Name the call and send it."""
+        """Add the key and send the request."""
         unsafe = request.method.upper() not in SAFE
         self._naming.add_key(request, await request.aread() if unsafe else None, self._name)
         return await self._inner.handle_async_request(request)
 
 
 def with_name(options: dict[str, Any], key: str | None) -> dict[str, Any]:
-    """The options of a request with the name of the call among them."""
+    """The options of a request, with the name of the call among its extensions."""
     if key is None:
         return options
     return {**options, "extensions": {**(options.get("extensions") or {}), NAMED: key}}
 
 
 class Client(httpx.Client):
-    """``job.http`` in a handler that blocks: httpx's client, whose calls take ``key=``."""
+    """``job.http`` in a sync handler: httpx's client, whose calls take ``key=``."""
 
     def __init__(self, guarded: httpx.BaseTransport, key_of: Callable[[str], str]) -> None:
         self._guarded = guarded
@@ -128,22 +128,22 @@ class Client(httpx.Client):
         return KeyedTransport(self._guarded, self._naming, key)
 
     def __enter__(self) -> Self:
-        """Nothing: it is open as long as its job runs."""
+        """Do nothing: the client is open as long as its job runs."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing: its connections are shared with other jobs."""
+        """Do nothing: its connections are shared with other jobs."""
 
     def request(
         self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
-        """Make a call; ``key=`` names it, where it may change something."""
+        """Make a call; ``key=`` names it, as an unsafe one must be."""
         return super().request(method, url, **with_name(options, key))
 
     def stream(  # type: ignore[override]  # httpx names a private class
         self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> Streamed:
-        """Make a call, and read its answer bit by bit."""
+        """Make a call, and read its response in parts."""
         return super().stream(method, url, **with_name(options, key))
 
     def post(self, url: Address, *, key: str | None = None, **options: Any) -> httpx.Response:
@@ -164,7 +164,7 @@ class Client(httpx.Client):
 
 
 class AsyncClient(httpx.AsyncClient):
-    """``job.http`` in a handler that is awaited."""
+    """``job.http`` in an async handler: httpx's client, whose calls take ``key=``."""
 
     def __init__(
         self,
@@ -188,20 +188,20 @@ class AsyncClient(httpx.AsyncClient):
     async def request(
         self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
-        """Make a call; ``key=`` names it, where it may change something."""
+        """Make a call; ``key=`` names it, as an unsafe one must be."""
         return await super().request(method, url, **with_name(options, key))
 
     async def __aenter__(self) -> Self:
-        """Nothing: it is open as long as its job runs."""
+        """Do nothing: the client is open as long as its job runs."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing: its connections are shared with other jobs."""
+        """Do nothing: its connections are shared with other jobs."""
 
     def stream(  # type: ignore[override]  # httpx names a private class
         self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> AsyncStreamed:
-        """Make a call, and read its answer bit by bit."""
+        """Make a call, and read its response in parts."""
         return super().stream(method, url, **with_name(options, key))
 
     def post(  # type: ignore[override]  # to know whether it was awaited

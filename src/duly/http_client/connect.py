@@ -1,7 +1,7 @@
-"""Dialling: a name is resolved once, every answer is checked, and a checked address is dialled.
+"""Resolve a name once, check every address it has, and connect to a checked one.
 
-The connection is made to the address, while TLS and the Host header still name the host: what was
-checked is what is used, and a name that answers differently a moment later changes nothing.
+The connection is made to the address, while TLS and the Host header still name the host: the
+checked address is the one used, and a name that resolves differently later changes nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, Target
     from duly.outbox.networks import Address
 
-# What a name has led to, as the system's resolver says it; tests answer in its place.
+# The result of `socket.getaddrinfo`; tests provide a resolver of their own.
 AddressInfos = list[tuple[Any, ...]]
-# A host with more addresses than that is not tried at all of them.
-MOST_DIALLED = 4
+# Addresses of a host that are tried at most.
+MOST_ADDRESSES = 4
 # Seconds for one address while there are others.
-LONGEST_DIAL = 3.0
-# What a socket takes in one go, nearly always.
+CONNECT_SECONDS = 3.0
+# Bytes that a socket nearly always takes at once.
 SLICE = 16 * 1024
 
 
@@ -44,18 +44,16 @@ def resolve(host: str, port: int) -> AddressInfos:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-def allowed_addresses(
-    egress: Egress, target: Target, host: str, answers: AddressInfos
-) -> list[str]:
-    """The addresses to dial; refused where any of them is."""
+def allowed_addresses(egress: Egress, target: Target, host: str, found: AddressInfos) -> list[str]:
+    """The addresses to connect to; raise if the egress guard refuses any of them."""
     literal = literal_of(host)
-    given = [str(answer[4][0]) for answer in answers] if literal is None else [str(literal)]
+    given = [str(info[4][0]) for info in found] if literal is None else [str(literal)]
     addresses: list[Address] = [unwrap_mapped(ip_address(text)) for text in dict.fromkeys(given)]
     if not addresses:
         raise httpcore.ConnectError(f"no address is known for {host}")
     for address in addresses:
         egress.check_address(target, address)
-    return [str(address) for address in interleave_families(addresses)][:MOST_DIALLED]
+    return [str(address) for address in interleave_families(addresses)][:MOST_ADDRESSES]
 
 
 def interleave_families(addresses: list[Address]) -> list[Address]:
@@ -71,16 +69,16 @@ def interleave_families(addresses: list[Address]) -> list[Address]:
 
 
 def connect_timeout(timeout: float | None, others: int) -> float | None:
-    """How long to dial one address: not all the time that is left while there are others."""
+    """Seconds to connect to one address: a share of what is left while there are others."""
     rest = time_left(timeout, httpcore.ConnectTimeout)
     if rest is None:
-        return LONGEST_DIAL if others else None
-    return min(rest / (others + 1), LONGEST_DIAL) if others else rest
+        return CONNECT_SECONDS if others else None
+    return min(rest / (others + 1), CONNECT_SECONDS) if others else rest
 
 
 @contextmanager
 def as_connect_errors(host: str) -> Iterator[None]:
-    """The errors of a look-up as those of a connection that could not be made."""
+    """Turn errors of name resolution into httpcore's connect errors."""
     try:
         yield
     except TimeoutError as problem:
@@ -90,7 +88,7 @@ def as_connect_errors(host: str) -> Iterator[None]:
 
 
 def refuse_socket() -> EgressRefused:
-    """The error of a request that should go through a file."""
+    """The error of a request through a unix socket."""
     return EgressRefused("requests do not leave through a unix socket")
 
 
@@ -101,13 +99,13 @@ class Stream(httpcore.NetworkStream):
         self._inner = inner
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what there is."""
+        """Read what has arrived, before the deadline."""
         return count_head_bytes(
             self._inner.read(read_size(max_bytes), time_left(timeout, httpcore.ReadTimeout))
         )
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write all of it, bit by bit: the layer below gives each bit the whole time anew."""
+        """Write all of it, in slices: httpcore gives each write the whole timeout anew."""
         for start in range(0, len(buffer), SLICE):
             rest = time_left(timeout, httpcore.WriteTimeout)
             self._inner.write(buffer[start : start + SLICE], rest)
@@ -122,17 +120,17 @@ class Stream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> Stream:
-        """Go on under TLS; the certificate must be the host's."""
+        """Continue under TLS; the certificate must be the host's."""
         rest = time_left(timeout, httpcore.ConnectTimeout)
         return Stream(self._inner.start_tls(ssl_context, server_hostname, rest))
 
     def get_extra_info(self, info: str) -> Any:
-        """What the layer below knows."""
+        """Information from httpcore's stream."""
         return self._inner.get_extra_info(info)
 
 
 class Connector(httpcore.NetworkBackend):
-    """Opens connections for code that blocks."""
+    """Opens sync connections for httpcore."""
 
     def __init__(
         self, egress: Egress, target: Target, resolver: Callable[[str, int], AddressInfos] = resolve
@@ -150,7 +148,7 @@ class Connector(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> Stream:
-        """Resolve, check every answer, dial."""
+        """Resolve, check every address, connect."""
         addresses = allowed_addresses(self._egress, self._target, host, self._resolve(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
@@ -176,12 +174,12 @@ class Connector(httpcore.NetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Refused."""
+        """Refuse: the egress guard cannot check it."""
         raise refuse_socket()
 
 
 class AsyncConnector:
-    """Opens connections for code that is awaited."""
+    """Opens async connections."""
 
     def __init__(
         self, egress: Egress, resolver: Callable[[str, int], AddressInfos] = resolve
@@ -192,7 +190,7 @@ class AsyncConnector:
     async def connect(
         self, target: Target, host: str, limit: float | None, tls: ssl.SSLContext
     ) -> AsyncStream:
-        """Resolve, check every answer, dial; under TLS where the target says so."""
+        """Resolve, check every address, connect; under TLS for https."""
         port, secured = target.port, TLSTarget(tls, host) if target.scheme == "https" else None
         addresses = allowed_addresses(self._egress, target, host, await self._resolve(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):

@@ -1,6 +1,6 @@
-"""One deadline for a whole request: from the first look at a name to the last byte of the answer.
+"""One deadline for a whole request: from name resolution to the last byte of the response.
 
-HTTP clients bound each read and write for itself, so that a peer who sends a byte now and then
+HTTP clients bound each read and write by itself, so that a server which sends a byte now and then
 holds them for ever. Here every step gets what is left of one bound.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNTIL: ContextVar[float | None] = ContextVar("duly_until", default=None)
-# What may still be read of the head of an answer.
+# Bytes that may still be read of a response head.
 HEAD: ContextVar[list[int] | None] = ContextVar("duly_head", default=None)
 MOST_OF_A_HEAD = 64 * 1024
 PIECE = 16 * 1024
@@ -25,7 +25,7 @@ PIECE = 16 * 1024
 
 @contextmanager
 def request_deadline(until: float) -> Iterator[None]:
-    """Whatever waits inside waits no longer than until then, by the clock that never jumps."""
+    """Bound every wait inside by a deadline, in seconds of ``time.monotonic``."""
     token = UNTIL.set(until)
     try:
         yield
@@ -34,7 +34,7 @@ def request_deadline(until: float) -> Iterator[None]:
 
 
 def time_left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
-    """What a step may take: its own timeout, or what is left; raises where nothing is."""
+    """Seconds for one step: its own timeout, or what is left of the deadline; raise at zero."""
     until = UNTIL.get()
     if until is None:
         return timeout
@@ -46,7 +46,7 @@ def time_left(timeout: float | None, late: type[httpcore.TimeoutException]) -> f
 
 @contextmanager
 def limited_head() -> Iterator[None]:
-    """What is read inside is the head of an answer, and bounded: some never come to its end."""
+    """Bound what is read inside as a response head: some never end."""
     token = HEAD.set([MOST_OF_A_HEAD])
     try:
         yield
@@ -55,15 +55,15 @@ def limited_head() -> Iterator[None]:
 
 
 def read_size(most: int) -> int:
-    """How much to read at once: little of a head, so that nobody waits while it is parsed."""
+    """Bytes to read at once: few of a head, so that parsing it does not hold up the loop."""
     return most if HEAD.get() is None else min(most, PIECE)
 
 
 def count_head_bytes(read: bytes) -> bytes:
-    """What was read, if a head may still be that long."""
+    """Return what was read; raise where the head is too long."""
     left_of_head = HEAD.get()
     if left_of_head is not None:
         left_of_head[0] -= len(read)
         if left_of_head[0] < 0:
-            raise httpcore.ReadError(f"the head of the answer is over {MOST_OF_A_HEAD:,} bytes")
+            raise httpcore.ReadError(f"the head of the response is over {MOST_OF_A_HEAD:,} bytes")
     return read

@@ -1,8 +1,7 @@
-"""HTTP/1.1 on one line, awaited: one request, one answer, and perhaps the next.
+"""HTTP/1.1 on one async connection: a request, its response, and perhaps the next.
 
-h11 knows the protocol, here as below httpx's own client. What is left out is everything around it
-that a relay pays for with every message and does not need: pools, locks, traces
-(docs/decisions/0027).
+h11 implements the protocol, as it does for httpx's own client. What httpcore adds around it, and a
+relay would pay for with every message, is left out: pools, locks, traces (docs/decisions/0027).
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 READ = 64 * 1024
 SWITCHING = 101
-# Parts of a body after which the event loop has its turn: they may be of one byte each.
+# Parts of a body after which other tasks run: they may be of one byte each.
 AT_ONCE = 100
 NO_LIMIT: dict[str, float | None] = {}
 
 
 class ResponseHead(NamedTuple):
-    """The head of an answer."""
+    """The head of a response."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -39,7 +38,7 @@ class ResponseHead(NamedTuple):
 
 
 class HTTP11Connection:
-    """Sends requests over a line, one at a time, and reads their answers."""
+    """Sends requests over a stream, one at a time, and reads their responses."""
 
     def __init__(self, stream: AsyncStream) -> None:
         self._stream = stream
@@ -50,9 +49,9 @@ class HTTP11Connection:
     async def send_request(
         self, request: httpx.Request, headers: list[tuple[bytes, bytes]]
     ) -> ResponseHead:
-        """Send a request whole, and read the head of its answer."""
+        """Send a whole request, and read the head of its response."""
         self._timeouts = request.extensions.get("timeout", NO_LIMIT)
-        # A server may refuse before it has read everything, and what it says is worth reading.
+        # A server may refuse before it has read everything, and its response is worth reading.
         with suppress(httpcore.WriteError):
             await self._send(request, headers)
         event: Any = await self._next_event()
@@ -79,18 +78,18 @@ class HTTP11Connection:
             await self._stream.write(written, limit)
 
     async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
-        """The next event of the answer."""
+        """The next event of the response."""
         while True:
             event = self._state.next_event()
             if event is not h11.NEED_DATA:
                 return event  # type: ignore[return-value]  # NEED_DATA is the only other one
             data = await self._stream.read(READ, self._timeouts.get("read"))
             if not data and self._state.their_state is h11.SEND_RESPONSE:
-                raise httpcore.RemoteProtocolError("the server hung up without an answer")
+                raise httpcore.RemoteProtocolError("the server closed without a response")
             self._state.receive_data(data)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body of the answer, as it arrives; others have their turn between many parts."""
+        """The body of the response as it arrives; other tasks run between many parts."""
         parts = 0
         while type(event := await self._next_event()) is h11.Data:
             yield bytes(event.data)
@@ -99,7 +98,7 @@ class HTTP11Connection:
                 await asyncio.sleep(0)
 
     async def finish_response(self) -> None:
-        """The answer was read, or is of no interest: ready for the next request, or closed."""
+        """Make ready for the next request, or close where the response was not read whole."""
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
             self._state.start_next_cycle()
         else:
@@ -109,13 +108,13 @@ class HTTP11Connection:
     def reusable(self) -> bool:
         """Whether it can carry another request: open, and with nothing left to read.
 
-        What a receiver sent beyond its answer would be taken for the answer to the next request.
+        Bytes that a server sent beyond its response would pass for the response to the next one.
         """
         if self._closed or self._state.our_state is not h11.IDLE:
             return False
         return not self._state.trailing_data[0] and self._stream.idle
 
     async def aclose(self) -> None:
-        """Close the line."""
+        """Close the connection."""
         self._closed = True
         await self._stream.aclose()

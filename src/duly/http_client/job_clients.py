@@ -1,4 +1,4 @@
-"""Who makes HTTP calls for jobs: one guarded pool of connections for threads, one for each loop."""
+"""The HTTP clients of jobs: one guarded transport for threads, and one for each event loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def needs_http(what: str) -> UsageError:
-    """The error of a call without the library for it."""
+    """The error of a call without httpx."""
     return UsageError(f"{what} needs httpx: {install_command('http')}")
 
 
 class JobClients:
-    """Opens what it needs at the first call, and shares it among all jobs of the process."""
+    """Opens transports at the first call, and shares them among all jobs of the process."""
 
     def __init__(self, outgoing: OutboxRegistry) -> None:
         self._outgoing = outgoing
@@ -33,13 +33,13 @@ class JobClients:
         JOB_CLIENTS.add(self)
 
     def _reset(self) -> None:
-        """With nothing open; in a forked child, too: a connection must not have two owners."""
+        """Forget all connections; in a forked child, too: a connection must not have two owners."""
         self._lock = threading.Lock()
         self._sync_transport: GuardedTransport | None = None
         self._async_transports: dict[asyncio.AbstractEventLoop, AsyncGuardedTransport] = {}
 
     def client(self, job: Job) -> Client:
-        """A client for a job that blocks."""
+        """A client for a sync job."""
         try:
             from duly.http_client.clients import Client
             from duly.http_client.sync_transport import GuardedTransport
@@ -51,7 +51,7 @@ class JobClients:
         return Client(self._sync_transport, job.key)
 
     def async_client(self, job: AsyncJob) -> AsyncClient:
-        """A client for a job that is awaited, in the running event loop."""
+        """A client for an async job, in the running event loop."""
         try:
             from duly.http_client.async_transport import AsyncGuardedTransport
             from duly.http_client.clients import AsyncClient
@@ -67,14 +67,14 @@ class JobClients:
         return AsyncClient(guarded, job.key, job._track)
 
     async def aclose_loop(self) -> None:
-        """Close what belongs to the running event loop."""
+        """Close the connections of the running event loop."""
         with self._lock:
             guarded = self._async_transports.pop(asyncio.get_running_loop(), None)
         if guarded is not None:
             await guarded.aclose()
 
     def close(self) -> None:
-        """Close what threads have used."""
+        """Close the connections of sync jobs."""
         with self._lock:
             guarded, self._sync_transport = self._sync_transport, None
         if guarded is not None:
@@ -85,9 +85,9 @@ JOB_CLIENTS: WeakSet[JobClients] = WeakSet()
 
 
 def reset_after_fork() -> None:
-    """After a fork, in the child."""
-    for callers in list(JOB_CLIENTS):
-        callers._reset()
+    """Forget the parent's connections, in a forked child."""
+    for clients in list(JOB_CLIENTS):
+        clients._reset()
 
 
 os.register_at_fork(after_in_child=reset_after_fork)

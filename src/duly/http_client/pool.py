@@ -1,7 +1,7 @@
-"""Connections that are free, on a heap for each origin; those that are over are given out to close.
+"""A pool of keep-alive connections, by origin; expired ones are returned for the caller to close.
 
-The pool of the layer below looks at every connection for every request, which cost most of a
-relay's time (docs/decisions/0027). How many are in use is for whoever makes the calls to bound.
+httpcore's own pool looks at every connection for every request, which cost most of a relay's time
+(docs/decisions/0027). The caller bounds how many are in use.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-# Seconds; shorter than any server waits before it closes a connection under our hands.
+# Seconds: shorter than any server keeps an idle connection.
 KEEP_ALIVE = 1.5
 # Free connections in all: each is an open file.
 MOST_FREE = 100
-# Seconds between two looks at all of them.
+# Seconds between two sweeps over all free connections.
 SWEEP = 0.5
 Connection = TypeVar("Connection")
 
 
 class Pool(Generic[Connection]):
-    """What is free and what is in use; any thread may ask.
+    """Free and busy connections; safe to use from any thread.
 
     Args:
         usable: whether a connection can carry another request.
@@ -37,7 +37,7 @@ class Pool(Generic[Connection]):
         POOLS.add(self)
 
     def reset(self) -> None:
-        """With nothing; in a forked child, too: a connection must not have two owners."""
+        """Empty the pool; in a forked child, too: a connection must not have two owners."""
         self._lock = threading.Lock()
         self._free: dict[Hashable, list[tuple[float, Connection]]] = {}
         self._count = 0
@@ -46,8 +46,8 @@ class Pool(Generic[Connection]):
         self._closed = False
 
     def acquire(self, origin: Hashable) -> tuple[Connection | None, list[Connection]]:
-        """The last one that became free, if it is still good; and those to close."""
-        over: list[Connection] = []
+        """The connection freed last, if it is still usable; and the expired ones, to close."""
+        expired: list[Connection] = []
         with self._lock:
             free = self._free.get(origin, [])
             while free:
@@ -55,18 +55,18 @@ class Pool(Generic[Connection]):
                 self._count -= 1
                 if self._usable(found) and time.monotonic() - since < KEEP_ALIVE:
                     self._busy.add(found)
-                    return found, over
-                over.append(found)
+                    return found, expired
+                expired.append(found)
             self._free.pop(origin, None)
-        return None, over
+        return None, expired
 
     def add_busy(self, connection: Connection) -> None:
-        """One that was made, and is in use."""
+        """Add a new connection, which is in use."""
         with self._lock:
             self._busy.add(connection)
 
     def release(self, origin: Hashable, connection: Connection) -> list[Connection]:
-        """One whose answer was read, or given up; returns those to close, perhaps itself."""
+        """Free a connection; return those to close, perhaps itself."""
         with self._lock:
             self._busy.discard(connection)
             if self._closed or self._count >= MOST_FREE or not self._usable(connection):
@@ -76,29 +76,29 @@ class Pool(Generic[Connection]):
             return self._sweep()
 
     def discard(self, connection: Connection) -> None:
-        """One that failed; who had it closes it."""
+        """Remove a failed connection, which the caller closes."""
         with self._lock:
             self._busy.discard(connection)
 
     def _sweep(self) -> list[Connection]:
-        """Those that nobody has wanted for a while."""
+        """Remove and return connections that have been free for too long."""
         now = time.monotonic()
         if now - self._swept < SWEEP:
             return []
         self._swept = now
-        over: list[Connection] = []
+        expired: list[Connection] = []
         for origin, free in list(self._free.items()):
             kept = [one for one in free if now - one[0] < KEEP_ALIVE]
-            over += [connection for since, connection in free if now - since >= KEEP_ALIVE]
+            expired += [connection for since, connection in free if now - since >= KEEP_ALIVE]
             self._count -= len(free) - len(kept)
             if kept:
                 self._free[origin] = kept
             else:
                 del self._free[origin]
-        return over
+        return expired
 
     def close(self) -> list[Connection]:
-        """All of them, to close."""
+        """Close the pool; return all connections, for the caller to close."""
         with self._lock:
             self._closed = True
             left = [*self._busy, *(one for free in self._free.values() for _, one in free)]
@@ -112,9 +112,9 @@ POOLS: WeakSet[Pool[Any]] = WeakSet()
 
 
 def reset_after_fork() -> None:
-    """After a fork, in the child; what the parent has open is left to it."""
-    for heap in list(POOLS):
-        heap.reset()
+    """Forget the parent's connections, in a forked child."""
+    for pool in list(POOLS):
+        pool.reset()
 
 
 os.register_at_fork(after_in_child=reset_after_fork)

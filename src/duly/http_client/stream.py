@@ -1,7 +1,7 @@
-"""A connection of the event loop itself, with TLS where it is wanted.
+"""An async TCP connection on asyncio's own transport, with TLS for https.
 
-What arrives is kept until it is read, a request is written as a whole before its answer is read,
-and every wait ends with the deadline of the request.
+Received bytes are buffered until they are read, a request is written as a whole before its
+response is read, and every wait ends with the deadline of the request.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
 
-# Bytes that wait to be read: then the other side has to wait.
+# Bytes buffered before reading is paused.
 MOST_KEPT = 64 * 1024
-# Bytes of a request that wait to be written with the rest of it.
+# Bytes of a request that are buffered to be written with the rest of it.
 MOST_GATHERED = 64 * 1024
 
 
 class TLSTarget(NamedTuple):
-    """Whom to believe under TLS, and whose certificate it must be."""
+    """The trusted authorities, and the host whose certificate it must be."""
 
     trusted: ssl.SSLContext
     host: str
 
 
 class Connection(asyncio.Protocol):
-    """What has arrived, and whether more may be written. One reads, and one writes."""
+    """Buffers what has arrived, for one reader and one writer."""
 
     def __init__(self) -> None:
-        self._arrived = bytearray()
+        self._received = bytearray()
         self._paused = False
         self._over = False
         self._problem: Exception | None = None
@@ -46,34 +46,34 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Dialled."""
+        """Connected."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep it, up to a limit."""
-        self._arrived += data
-        if len(self._arrived) >= MOST_KEPT and self.transport is not None:
+        """Buffer the data; pause reading at the limit."""
+        self._received += data
+        if len(self._received) >= MOST_KEPT and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> None:
-        """Nothing more will arrive; the event loop closes the connection."""
+        """End of the input; the event loop closes the connection."""
         self._over = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, in peace or not."""
+        """The connection is closed, with or without an error."""
         self._over, self._problem = True, self._problem or exc
         self._wake()
         self._writable.set()
 
     def pause_writing(self) -> None:
-        """The other side takes less than it is given."""
+        """The write buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The write buffer has room again."""
         self._writable.set()
 
     def _wake(self) -> None:
@@ -81,20 +81,22 @@ class Connection(asyncio.Protocol):
             self._reading.set_result(None)
 
     def close(self) -> None:
-        """Hang up. Whoever still reads must not take that for the end of an answer."""
-        self._problem = self._problem or ConnectionAbortedError("it was closed on this side")
+        """Abort. A pending read must not take that for the end of a response."""
+        self._problem = self._problem or ConnectionAbortedError(
+            "the connection was closed on this side"
+        )
         if self.transport is not None:
             self.transport.abort()
 
     async def read(self, most: int) -> bytes:
-        """What there is, as soon as there is something; nothing at the end."""
-        while not self._arrived and not self._over:
+        """What has arrived, as soon as there is something; empty at the end."""
+        while not self._received and not self._over:
             self._reading = asyncio.get_running_loop().create_future()
             await self._reading
-        if not self._arrived and self._problem is not None:
+        if not self._received and self._problem is not None:
             raise httpcore.ReadError(str(self._problem)) from self._problem
-        found = bytes(self._arrived[:most])
-        del self._arrived[:most]
+        found = bytes(self._received[:most])
+        del self._received[:most]
         if self._paused and not self._over and self.transport is not None:
             self._paused = False
             self.transport.resume_reading()
@@ -108,8 +110,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether it is open, and nothing has arrived that nobody has read."""
-        return not self._arrived and not self._over and not is_readable(self.transport)
+        """Whether it is open, and everything that arrived was read."""
+        return not self._received and not self._over and not is_readable(self.transport)
 
 
 def is_readable(transport: asyncio.Transport | None) -> bool:
@@ -124,15 +126,15 @@ def is_readable(transport: asyncio.Transport | None) -> bool:
 
 @contextmanager
 def timeout_as(late: type[httpcore.TimeoutException]) -> Iterator[None]:
-    """A wait that took too long, by the name of what was waited for."""
+    """Turn `TimeoutError` into httpcore's timeout of this step."""
     try:
         yield
     except TimeoutError as problem:
-        raise late("the other side took too long") from problem
+        raise late("the server took too long") from problem
 
 
 class AsyncStream:
-    """One connection, over a line."""
+    """One connection, with writes gathered into whole requests."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -140,7 +142,7 @@ class AsyncStream:
         self._size = 0
 
     async def read(self, most: int, limit: float | None) -> bytes:
-        """Write what was gathered, and read what there is."""
+        """Flush the gathered writes, and read what has arrived."""
         rest = time_left(limit, httpcore.ReadTimeout)
         self._flush()
         with timeout_as(httpcore.ReadTimeout):
@@ -148,7 +150,7 @@ class AsyncStream:
                 return count_head_bytes(await self._connection.read(read_size(most)))
 
     async def write(self, buffer: bytes, limit: float | None) -> None:
-        """Gather it: nobody answers a part of a request, so that all of it can go at once."""
+        """Gather the write: no server answers part of a request, so all of it can go at once."""
         rest = time_left(limit, httpcore.WriteTimeout)
         self._gathered.append(buffer)
         self._size += len(buffer)
@@ -160,9 +162,9 @@ class AsyncStream:
                 await self._connection.wait_writable()
 
     def _flush(self) -> None:
-        """Hand over what was gathered; how that fails is told by the next wait.
+        """Write what was gathered; a failure shows at the next wait.
 
-        A connection that the other side has closed takes nothing, but may hold its last words.
+        A connection that the server has closed takes nothing, but may still hold its response.
         """
         transport = self._connection.transport
         if self._gathered and transport is not None and not transport.is_closing():
@@ -170,31 +172,31 @@ class AsyncStream:
         self._gathered, self._size = [], 0
 
     async def aclose(self) -> None:
-        """Close the connection; whatever is still under way has no taker."""
+        """Close the connection at once; unread data is lost."""
         self._connection.close()
-        await asyncio.sleep(0)  # that is when the event loop closes the socket
+        await asyncio.sleep(0)  # the event loop closes the socket in its next step
 
     @property
     def idle(self) -> bool:
-        """Whether it is open, and nothing has arrived that nobody has read."""
+        """Whether it is open, and everything that arrived was read."""
         return self._connection.idle
 
 
 async def open_stream(
     address: str, port: int, limit: float | None, tls_target: TLSTarget | None
 ) -> AsyncStream:
-    """A connection to an address, which is no name; under TLS from its first byte where asked.
+    """Connect to an IP address; under TLS from the first byte where asked.
 
-    What somebody wrote in the clear before that is never taken for an answer.
+    Plain text that arrived before TLS is never taken for a response.
     """
     loop = asyncio.get_running_loop()
     tls, name = (None, None) if tls_target is None else tls_target
     try:
         with timeout_as(httpcore.ConnectTimeout):
             async with asyncio.timeout(limit):
-                _, line = await loop.create_connection(
+                _, connection = await loop.create_connection(
                     Connection, address, port, ssl=tls, server_hostname=name
                 )
-    except OSError as problem:  # those of TLS are among them
+    except OSError as problem:  # including those of TLS
         raise httpcore.ConnectError(str(problem)) from problem
-    return AsyncStream(line)
+    return AsyncStream(connection)

@@ -1,4 +1,4 @@
-"""The egress guard as a transport of httpx's, for code that blocks."""
+"""A sync httpx transport behind the egress guard."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, Target
 
 
-# What would lead a request elsewhere than to the URL that was checked.
+# Extensions of httpcore that would lead a request elsewhere than to the checked URL.
 REDIRECTING = ("sni_hostname", "target")
 
 
 def to_httpcore(request: httpx.Request) -> httpcore.Request:
-    """A request as the layer below takes it."""
+    """A request of httpx as one of httpcore."""
     return httpcore.Request(
         method=request.method,
         url=httpcore.URL(
@@ -54,7 +54,7 @@ def to_httpcore(request: httpx.Request) -> httpcore.Request:
 
 
 class ResponseBody(httpx.SyncByteStream):
-    """The body of an answer, read in time and up to a limit."""
+    """The body of a response, read before the deadline and up to a limit."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ResponseBody(httpx.SyncByteStream):
         self._until = until
         self._limit = limit
         self._on_close = on_close
-        self._given_back = False
+        self._released = False
 
     def __iter__(self) -> Iterator[bytes]:
         read, parts = 0, iter(self._stream)
@@ -84,15 +84,15 @@ class ResponseBody(httpx.SyncByteStream):
 
     def close(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        if self._given_back:  # by now the connection may be somebody else's
+        if self._released:  # by now the connection may serve another request
             return
-        self._given_back = True
+        self._released = True
         self._stream.close()
         self._on_close()
 
 
 class GuardedTransport(httpx.BaseTransport):
-    """Sends what the egress guard lets out."""
+    """Sends requests that the egress guard allows."""
 
     def __init__(
         self,
@@ -126,22 +126,22 @@ class GuardedTransport(httpx.BaseTransport):
                 return self._send(request, until)
             raise
 
-        def over() -> None:
+        def release() -> None:
             close_all(self._pool.release(pool_key(request), connection))
 
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=ResponseBody(response.stream, request, until, self._limit, over),
+            stream=ResponseBody(response.stream, request, until, self._limit, release),
             extensions=response.extensions,
         )
 
     def _acquire_connection(
         self, target: Target, request: httpx.Request
     ) -> tuple[httpcore.HTTPConnection, bool]:
-        """One that was kept and is still good, or a new one; and whether it was kept."""
-        found, over = self._pool.acquire(pool_key(request))
-        close_all(over)
+        """A kept connection that is still usable, or a new one; and whether it was kept."""
+        found, expired = self._pool.acquire(pool_key(request))
+        close_all(expired)
         if found is not None:
             return found, True
         made = httpcore.HTTPConnection(
@@ -160,7 +160,7 @@ class GuardedTransport(httpx.BaseTransport):
 def is_usable(connection: httpcore.HTTPConnection) -> bool:
     """Whether a connection can carry another request: free, open, and with nothing left to read.
 
-    What a receiver sent beyond its answer would be taken for the answer to the next request.
+    Bytes that a server sent beyond its response would pass for the response to the next request.
     """
     if not connection.is_idle() or connection.has_expired():
         return False
@@ -170,6 +170,6 @@ def is_usable(connection: httpcore.HTTPConnection) -> bool:
 
 
 def close_all(connections: list[httpcore.HTTPConnection]) -> None:
-    """Close what is over."""
+    """Close connections."""
     for connection in connections:
         connection.close()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.core.keys import Key
     from duly.core.session import OpenedTransaction, Row, Session, Value
     from duly.inbox.new_event import NewEvent
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
 
 DUPLICATE = EventOutcome(Status.DUPLICATE)
 DIFFERENT = EventOutcome(Status.DUPLICATE, body_differs=True)
@@ -103,7 +103,7 @@ async def record_conflict(
 
 
 async def has_enough_conflicts(session: Session, event: NewEvent) -> bool:
-    """Whether this body was recorded under so many ids that more of them tell nothing."""
+    """Whether this body was recorded under so many ids that more of them say nothing new."""
     if event.replay is None:
         return False
     rows = await session.rows(
@@ -158,20 +158,20 @@ class InlineOpener(Protocol):
 
 
 async def receive_inline(
-    opener: InlineOpener, events: Sequence[NewEvent], jobs: Registry | None
+    opener: InlineOpener, events: Sequence[NewEvent], registries: Registries | None
 ) -> list[EventOutcome]:
     """Receive the events of one delivery and handle them, all of them or none.
 
-    ``jobs`` is what the handlers may enqueue.
+    ``registries`` is what the handlers may enqueue and send.
     """
     timeouts = [handler.timeout for event in events for handler in event.handlers]
     lasting = timedelta(microseconds=sum(timeouts)) if timeouts else None
     async with opener.open_transaction(wait=WAIT, lasting=lasting) as opened:
-        return [await receive_and_run(opened, event, jobs) for event in events]
+        return [await receive_and_run(opened, event, registries) for event in events]
 
 
 async def receive_and_run(
-    opened: OpenedTransaction, event: NewEvent, jobs: Registry | None
+    opened: OpenedTransaction, event: NewEvent, registries: Registries | None
 ) -> EventOutcome:
     """Claim and write one event, and run its handlers if it is new."""
     session = opened.session
@@ -181,8 +181,8 @@ async def receive_and_run(
         await session.begin(WAIT)
         async with session.savepoint(), session.limit_lock_waits(WAIT):
             outcome = await receive_alone(session, event)
-    if outcome.status is Status.ACCEPTED and event.event is not None and jobs is not None:
+    if outcome.status is Status.ACCEPTED and event.event is not None and registries is not None:
         # The sender's deadline bounds the claim, not the handler's own statements.
         opened.restore_timeouts()
-        await run_in_transaction(event.handlers, event.event, opened, jobs)
+        await run_in_transaction(event.handlers, event.event, opened, registries)
     return outcome

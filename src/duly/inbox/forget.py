@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import JobsPending, UsageError
+from duly.core.errors import JobsPending, Parameter, UsageError
 from duly.core.exports import export_type
 from duly.inbox.new_event import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
@@ -27,7 +27,8 @@ class Forgotten:
     handlers: tuple[str, ...]
     # How many dead jobs of the event were discarded with it.
     discarded: int
-    # Whether it was parked because of its age: it is again, unless the source's keep= reaches back.
+    # Whether it was parked because of its age: it is again, unless window= of its source reaches
+    # back.
     too_old: bool = False
 
 
@@ -44,8 +45,8 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     """Clear the claims of an event and discard its dead jobs, all of it or nothing."""
     await session.begin(None)
     key = event_key(scope, event_id)
-    # First, because it takes the lock of the claim: whoever receives the event meanwhile waits, and
-    # what they had committed before is seen by the statements that follow.
+    # First, because it takes the lock of the claim: a receiver of the event waits, and what
+    # it had committed before is seen by the statements that follow.
     claimed = await session.rows(CLAIMS_FORGET, scope=scope, digest=key.digest)
     rows = await session.rows(EVENTS_FIND, scope=scope, digest=key.digest)
     events = [row for row in rows if row["flags"] in (Flag.NONE, Flag.IGNORED, Flag.TOO_OLD)]
@@ -53,8 +54,9 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     refuse_at_work(jobs, scope, event_id)
     if not claimed and not events:
         raise UsageError(
-            f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and "
-            "tenant= where the source has one"
+            f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and ",
+            Parameter("tenant"),
+            " where the source has one",
         )
     for row in events:
         if row["replay"] is not None:

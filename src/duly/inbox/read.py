@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING
 
 from duly.core.clock import from_microseconds
 from duly.inbox.event import Event, parse_nothing
+from duly.jobs.lease import take
 from duly.jobs.statements import EVENTS_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from duly.core.session import Row, Session
     from duly.inbox.route import Route
-    from duly.jobs.lease import LeasedJob
+    from duly.jobs.lease import FetchRequest, LeasedJob
 
 
-async def read_events(session: Session, leases: Sequence[LeasedJob]) -> dict[str, Row]:
-    """The rows of the events that these jobs are about, by id."""
+async def take_with_events(
+    session: Session, asked: FetchRequest
+) -> tuple[list[LeasedJob], dict[str, Row]]:
+    """Lease jobs, and read the rows of the events that they are about, by id."""
+    leases = await take(session, asked)
     wanted = sorted({leased.event for leased in leases if leased.event is not None})
     if not wanted:
-        return {}
+        return leases, {}
     rows = await session.rows(EVENTS_READ, ids=json.dumps(wanted))
-    return {row["id"]: row for row in rows}
+    return leases, {row["id"]: row for row in rows}
 
 
 def event_from(row: Row, routes: Mapping[str, Route]) -> Event:

@@ -1,4 +1,4 @@
-"""A source as the edge serves it: where it is, what it may cost, and who handles its events."""
+"""A source as the receiver serves it: where it is, what it may cost, and its handlers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.jobs.handlers import Handlers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RESERVED_NAMES: Final = ("healthz", "readyz")
 # More than any provider sends except GitHub (25 MiB at most); raise it for a source that needs it.
-BODY_LIMIT: Final = 1024 * 1024
-MOST_LIMIT: Final = 512 * 1024 * 1024
+MAX_BODY: Final = 1024 * 1024
+LARGEST_BODY: Final = 512 * 1024 * 1024
 # What says how a body is to be read, and who sent it.
 ALWAYS_KEPT: Final = ("content-type", "user-agent")
 # Stands for "the longer of 30 days and what this provider needs".
@@ -37,27 +37,28 @@ HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One source and everything that was said about it."""
+    """One source, its options and its handlers."""
 
     source: Source
     tenant: Callable[[VerifiedDelivery], object] | None
     inline: bool
-    limit: int
+    max_body: int
     decompress: bool
-    keep: int | None  # microseconds; None is for ever
-    bodies: int | None
+    window: int | None  # microseconds; None is for ever
+    body_retention: int | None
     headers: tuple[str, ...]
     # Whether the provider asks questions without a signature, which GET may carry.
     answers_handshakes: bool
     # What its handlers may enqueue.
-    jobs: Registry
+    registries: Registries
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """The last part of its path, and of its scope."""
-        return self.source.name
+    # The last part of its path, and of its scope.
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.source.name)
 
     def scope(self, tenant: str | None) -> str:
         """The namespace of its events."""
@@ -67,11 +68,9 @@ class Route:
         """Whether the time of an event can be believed under this scheme."""
         known = self.signed_times.get(scheme)
         if known is None:
-            spot = self.source.provider.selectors.get("time")
-            places = [
-                part for parts in (() if spot is None else spot.alternatives) for part in parts
-            ]
-            known = self.signed_times[scheme] = all(scheme.covers(place) for place in places)
+            alternatives = self.source.provider.plan_for(scheme).time
+            known = all(scheme.covers(part) for parts in alternatives for part in parts)
+            self.signed_times[scheme] = known
         return known
 
 
@@ -103,37 +102,37 @@ def shortest_retention(source: Source) -> timedelta:
     return tolerance if tolerance >= horizon else horizon + tolerance
 
 
-def checked_keep(keep: object, source: Source) -> int | None:
+def checked_window(window: object, source: Source) -> int | None:
     """How long claims are kept; refuse to forget an event while its sender may still repeat it."""
     least = shortest_retention(source)
-    if keep is None:
+    if window is None:
         return None
-    if keep == AS_NEEDED:
+    if window == AS_NEEDED:
         return max(CLAIM_TTL, least) // MICROSECOND
-    chosen = checked_duration("keep", keep)
+    chosen = checked_duration("window", window)
     if chosen < least // MICROSECOND:
         provider: Provider = source.provider
         raise UsageError(
-            f"keep={keep} is too short for {source.name}: {provider.title or provider.name} may "
-            f"send an event again for {provider.retry_horizon}, and this source accepts what was "
-            f"signed up to {timedelta(seconds=source.tolerance or 0)} ago, so claims must be kept "
-            f"for at least {least}"
+            f"window={window} is too short for {source.name}: {provider.title or provider.name} "
+            f"may send an event again for {provider.retry_horizon}, and this source accepts what "
+            f"was signed up to {timedelta(seconds=source.tolerance or 0)} ago, so claims must be "
+            f"kept for at least {least}"
         )
     return chosen
 
 
-def checked_bodies(bodies: object) -> int | None:
+def checked_body_retention(retention: object) -> int | None:
     """How long bodies are kept."""
-    return None if bodies is None else checked_duration("bodies", bodies)
+    return None if retention is None else checked_duration("body_retention", retention)
 
 
-def checked_limit(limit: object) -> int:
+def checked_max_body(most: object) -> int:
     """How large a body may be."""
-    return checked_count("limit", limit, most=MOST_LIMIT)
+    return checked_count("max_body", most, most=LARGEST_BODY)
 
 
 def checked_tenant(tenant: object) -> Callable[[VerifiedDelivery], object] | None:
-    """Who tells tenants apart."""
+    """The function that tells tenants apart."""
     if tenant is not None and not callable(tenant):
         raise UsageError(
             f"tenant must be a function of the verified delivery that returns a string, not "
@@ -151,8 +150,8 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
         raise UsageError("headers must be a list of header names, such as ['X-Shop-Domain']")
     named = [
         part.name
-        for spot in provider.selectors.values()
-        for parts in spot.alternatives
+        for selectors in provider.selectors.values()
+        for parts in selectors.alternatives
         for part in parts
         if part.kind == "header"
     ]

@@ -1,7 +1,7 @@
-"""Jobs as they are put into the queue, in whatever transaction is open.
+"""Enqueueing jobs in the open transaction.
 
-The key of an enqueue is a claim of the ledger's whose token is the id of the job it led to: who
-comes second reads the id there. Nothing of it can fail the caller's transaction.
+The key of an enqueue is a claim whose token is the id of the job it led to: a second caller reads
+the id there. Nothing of it can fail the caller's transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Enqueued(NamedTuple):
 
     @property
     def duplicate(self) -> bool:
-        """Whether the key was known, and no job was added."""
+        """True if the key was known, and no job was added."""
         return not self.first
 
 
@@ -105,23 +105,22 @@ def plain_row(job: NewJob) -> dict[str, Value]:
 
 async def enqueue(session: Session, job: NewJob) -> Enqueued:
     """Enqueue one job in the open transaction, or find the one that its key led to before."""
-
-    async def insert() -> None:
-        await session.rows(JOBS_INSERT, **plain_row(job))
-        session.new_work.add("jobs")
-
+    row, found = plain_row(job), job.id
     if job.key is None:
-        await insert()
-        return Enqueued(job.id, first=True)
-    keyed = KeyedRow(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
-    found = await insert_if_new(session, keyed, insert)
+        await session.rows(JOBS_INSERT, **row)
+    else:
+        what = f"job {job.name}"
+        keyed = KeyedRow(job.key, job.id, job.window, JOBS_INSERT, row, KEYS_RETAKE, what)
+        found = await insert_if_new(session, keyed)
+    if found == job.id:
+        session.new_work.add("jobs")
     return Enqueued(found, first=found == job.id)
 
 
 async def enqueue_many(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Enqueue many jobs of one handler in the open transaction.
 
-    Keys are claimed in one order, whatever the caller's, so that two batches never deadlock.
+    Keys are claimed in one order, so that two batches never deadlock.
     """
     if not jobs:
         return []

@@ -1,4 +1,4 @@
-"""Running handlers: inside a transaction that is already open, or without one."""
+"""Calling handlers: inside a transaction that is already open, or without one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 from duly.core.functions import refuse_unawaited
 from duly.jobs.outcome import as_problem
 from duly.jobs.tx import AsyncTx, Tx
-from duly.jobs.tx_guard import handler_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import OpenedTransaction
     from duly.jobs.handlers import Handler
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
 
 
 class HandlerFailed(Exception):  # a fact about the user's code, not an error of duly's
-    """A handler raised; the cause is what it raised, and its transaction was rolled back."""
+    """A handler raised; its transaction was rolled back. The cause is the handler's error."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"handler {name} failed; its transaction was rolled back")
@@ -26,7 +25,7 @@ class HandlerFailed(Exception):  # a fact about the user's code, not an error of
 
 
 class Unfinished(HandlerFailed):
-    """The handlers are through, but what they wrote cannot be committed."""
+    """The handlers returned, and what they wrote could not be committed."""
 
     def __init__(self) -> None:
         Exception.__init__(
@@ -44,20 +43,20 @@ class Overdue(HandlerFailed):
 
 
 async def run_in_transaction(
-    handlers: Sequence[Handler], event: object, opened: OpenedTransaction, jobs: Registry
+    handlers: Sequence[Handler], event: object, opened: OpenedTransaction, registries: Registries
 ) -> None:
     """Run each handler in turn in the open transaction; the first that raises ends them all."""
     for handler in handlers:
-        await run_one_in_transaction(handler, opened, jobs, event=event)
+        await run_one_in_transaction(handler, opened, registries, event=event)
 
 
 async def run_one_in_transaction(
-    handler: Handler, opened: OpenedTransaction, jobs: Registry, **offered: object
+    handler: Handler, opened: OpenedTransaction, registries: Registries, **offered: object
 ) -> None:
     """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
-    tx = AsyncTx(opened, jobs) if handler.mode == "async" else Tx(opened, jobs)
+    tx = AsyncTx(opened, registries) if handler.mode == "async" else Tx(opened, registries)
     try:
-        with tx.lasting(), handler_transaction(f"handler {handler.name}"):
+        with tx.lasting(f"handler {handler.name}"):
             await call_handler(handler, tx=tx, **offered)
     except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
         raise HandlerFailed(handler.name) from problem
@@ -65,10 +64,13 @@ async def run_one_in_transaction(
 
 async def call_handler(handler: Handler, **offered: object) -> None:
     """Call a handler with what it asks for; an outcome that it returns is raised."""
-    result: Any = handler.call(**handler.arguments(**offered))
+    wanted = {name: value for name, value in offered.items() if name in handler.wants}
+    result: Any = handler.call(**wanted)
     if handler.mode == "async":
         result = await result
-    else:
+    if result is None:
+        return
+    if handler.mode == "sync":
         refuse_unawaited(result, f"handler {handler.name}")
     outcome = as_problem(result)
     if outcome is not None:

@@ -1,4 +1,4 @@
-"""Which version of which resource an event speaks of: handlers that declare it see no stale one."""
+"""``order=``: which version of which resource an event brings, so that stale ones are skipped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.versions import Tie
-    from duly.jobs.handlers import Handler
-    from duly.jobs.lease import LeasedJob
     from duly.ledger.arguments import VersionAdvance
 
 MISSING = object()
 
 
 class Order(NamedTuple):
-    """Paths into the body: of what names the resource, and of what orders its versions."""
+    """Paths into the body: of the resource's name, and of its version."""
 
     resource: tuple[str, ...]
     version: tuple[str, ...]
@@ -29,7 +27,7 @@ class Order(NamedTuple):
 
 
 def order_of(order: object, tie: object) -> Order | None:
-    """Check what a handler declares."""
+    """Check ``order=`` and ``tie=`` of a handler."""
     if order is None:
         if tie is not None:
             raise UsageError("tie= says what to do with equal versions of order=: give both")
@@ -50,7 +48,7 @@ def order_of(order: object, tie: object) -> Order | None:
 
 
 def value_at(body: Any, path: tuple[str, ...]) -> Any:
-    """What stands at a path; a part that is a number counts in a list."""
+    """The value at a path; a part that is a number is an index in a list."""
     for part in path:
         if isinstance(body, dict):
             body = body.get(part, MISSING)
@@ -61,11 +59,8 @@ def value_at(body: Any, path: tuple[str, ...]) -> Any:
     return body
 
 
-def order_question(handler: Handler, leased: LeasedJob, event: Any) -> VersionAdvance | None:
-    """The question to the order guard; an event is never stale to itself."""
-    order = handler.order
-    if order is None:
-        return None
+def version_of_event(order: Order, handler: str, scope: str, event: Any) -> VersionAdvance:
+    """The version of its resource that an event brings; an event is never stale to itself."""
     resource, version = value_at(event.json, order.resource), value_at(event.json, order.version)
     if not isinstance(resource, str | int) or isinstance(resource, bool):
         raise missing_path_error(handler, order.resource)
@@ -74,12 +69,12 @@ def order_question(handler: Handler, leased: LeasedJob, event: Any) -> VersionAd
     tie = order.tie
     if tie is None and isinstance(version, int) and seconds(event.time) == version:
         tie = "apply"  # whole seconds: two events of one second are both later than the others
-    question = version_advance(leased.scope, str(resource), version, tie)
-    name = digest(b"order", as_bytes(leased.scope), as_bytes(handler.name), as_bytes(str(resource)))
-    key = Key(leased.scope, name, readable_text(as_bytes(str(resource))))
+    name = digest(b"order", as_bytes(scope), as_bytes(handler), as_bytes(str(resource)))
+    key = Key(scope, name, readable_text(as_bytes(str(resource))))
     # The event by the name its sender gave it: the same after `forget`.
-    token = digest(b"event", as_bytes(leased.scope), as_bytes(event.id))[:16]
-    return question._replace(resource=key, token=token)
+    token = digest(b"event", as_bytes(scope), as_bytes(event.id))[:16]
+    advance = version_advance(scope, str(resource), version, tie)
+    return advance._replace(resource=key, token=token)
 
 
 def seconds(moment: datetime | None) -> float | None:
@@ -87,9 +82,9 @@ def seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def missing_path_error(handler: Handler, path: tuple[str, ...]) -> Dead:
-    """The event will never say more than it does."""
+def missing_path_error(handler: str, path: tuple[str, ...]) -> Dead:
+    """The error of an event without the value that the handler is ordered by."""
     return Dead(
-        f"handler {handler.name} is ordered by {'.'.join(path)!r}, and this event has no text or "
+        f"handler {handler} is ordered by {'.'.join(path)!r}, and this event has no text or "
         "whole number there: correct order=, then replay it"
     )

@@ -1,10 +1,10 @@
-"""The handlers of an application by the names that the database knows them by."""
+"""The handlers of an app, by the names under which the database knows them."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core import json_bytes
 from duly.core.errors import UsageError
@@ -12,14 +12,14 @@ from duly.core.host import HOST, Host
 from duly.core.validation import checked_duration, checked_key, checked_start, kind
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
-from duly.outbox.registry import OutboxRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.jobs.handlers import Handler
+    from duly.outbox.registry import OutboxRegistry
 
-# Longer than any retry of whoever enqueues, and short enough that tomorrow is another day.
+# Longer than any retry of a caller, and short enough that tomorrow's job is a new one.
 WINDOW = timedelta(hours=24)
 # What PostgreSQL keeps in two bytes.
 MOST_URGENT, LEAST_URGENT = -32768, 32767
@@ -27,14 +27,12 @@ MOST_URGENT, LEAST_URGENT = -32768, 32767
 MOST_JOBS = 10_000
 
 
-class Registry:
+class JobRegistry:
     """Plain jobs by name, and handlers of events by source and name."""
 
     def __init__(self, host: Host = HOST) -> None:
         self.host = host
         self.plain: dict[str, Handler] = {}
-        # What handlers can send, through their transactions.
-        self.outgoing = OutboxRegistry(host)
         self.events: dict[tuple[str, str], Handler] = {}
 
     def add(self, handler: Handler) -> None:
@@ -57,7 +55,7 @@ class Registry:
         return [*self.plain.values(), *self.events.values()]
 
     def find_plain(self, job: object) -> Handler:
-        """The plain job that a caller means, by its function or its name."""
+        """The handler of a plain job, by its function or its name."""
         found = (
             self.plain.get(job)
             if isinstance(job, str)
@@ -124,8 +122,15 @@ class Registry:
         return jobs
 
 
+class Registries(NamedTuple):
+    """What an app registered: what its handlers can enqueue and send."""
+
+    jobs: JobRegistry
+    outbox: OutboxRegistry
+
+
 def checked_batch(what: str, values: object) -> list[Any]:
-    """A batch, whole."""
+    """A batch as a list."""
     iterable: Iterable[Any]
     try:
         if isinstance(values, str | bytes | dict):
@@ -140,7 +145,7 @@ def checked_batch(what: str, values: object) -> list[Any]:
 
 
 def checked_priority(priority: object) -> int:
-    """How urgent a job is: the smallest number runs first."""
+    """A priority; the smallest number runs first."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not MOST_URGENT <= priority <= LEAST_URGENT:  # type: ignore[operator]
         raise UsageError(

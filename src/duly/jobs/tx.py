@@ -1,4 +1,4 @@
-"""The transaction that a handler works in, in both colours.
+"""The transaction that a handler works in, sync and async.
 
 What a handler writes through it stays or goes with the claim of its event. Ending it is not the
 handler's to do: return to commit, raise to roll back.
@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.errors import UsageError
-from duly.core.exports import export
+from duly.core.exports import export, show_keywords
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
+from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
+from duly.jobs.registry import JobRegistry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
-from duly.outbox.stage import stage
+from duly.outbox.message import stage
+from duly.outbox.options import SendOptions
+from duly.outbox.registry import OutboxRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -32,10 +37,8 @@ if TYPE_CHECKING:
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
-    from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.outbox.message import Staged
-    from duly.outbox.options import SendOptions
 
     S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)
     AsyncS_co = TypeVarWithDefault("AsyncS_co", default=AsyncOrmSession, covariant=True)
@@ -43,8 +46,10 @@ else:
     S_co = TypeVar("S_co", covariant=True)
     AsyncS_co = TypeVar("AsyncS_co", covariant=True)
 
+# What runs in an open transaction of duly's, such as "handler ship".
+RUNNING_CODE: ContextVar[str | None] = ContextVar("duly_running_code", default=None)
 ENDINGS = ("commit", "rollback", "close")
-# A statement that begins or ends a transaction, whatever comments stand before it.
+# A statement that begins or ends a transaction, behind any comments.
 ENDS = re.compile(
     r"\s*(?:(?:--[^\n]*\n|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)\s*)*"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",
@@ -53,11 +58,14 @@ ENDS = re.compile(
 
 
 class BaseTx(Generic[S_co]):
-    """What both colours know of their transaction."""
+    """What `Tx` and `AsyncTx` have in common."""
 
-    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
+    # What was asked for and must be awaited; sync calls need none.
+    _tracker: AwaitTracker | None = None
+
+    def __init__(self, opened: OpenedTransaction, registries: Registries) -> None:
         self._opened: OpenedTransaction | None = opened
-        self._jobs = jobs
+        self._registries = registries
 
     @property
     def connection(self) -> Any:
@@ -79,34 +87,36 @@ class BaseTx(Generic[S_co]):
 
     def joined(self) -> Session:
         """The session for a verb of the app that was given ``tx=tx``."""
-        return self._session()
-
-    def _session(self) -> Session:
         return self._require_open().session
 
     @contextmanager
-    def lasting(self) -> Iterator[None]:
-        """While the handler runs: nobody ends the transaction under it, nobody uses it after."""
+    def lasting(self, code: str) -> Iterator[None]:
+        """While the code named so runs: it cannot end the transaction, nor use it afterwards."""
         opened = self._require_open()
         orm = None if opened.orm is opened.connection else opened.orm
-        with refuse_ending(opened.connection), refuse_ending(orm):
-            try:
+        before = RUNNING_CODE.set(code)
+        try:
+            with refuse_ending(opened.connection), refuse_ending(orm):
                 yield
-                self._refuse_unkept()
-            finally:
-                self._opened = None
-
-    def _refuse_unkept(self) -> None:
-        """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
+                if self._tracker is not None:
+                    self._tracker.refuse_unkept()
+        finally:
+            self._opened = None
+            try:
+                RUNNING_CODE.reset(before)
+            except ValueError:  # the block is left in another context than it was entered in
+                RUNNING_CODE.set(None)
 
 
 @export
 class Tx(BaseTx[S_co]):
-    """The transaction of a handler that blocks."""
+    """The transaction of a sync handler."""
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Rows:
         """Run a statement with ``:name`` parameters and return its rows."""
-        return finish(self._session().execute(checked_statement(statement, unnamed), values))
+        return finish(
+            self._require_open().session.execute(checked_statement(statement, unnamed), values)
+        )
 
     def newer(
         self,
@@ -118,9 +128,12 @@ class Tx(BaseTx[S_co]):
     ) -> bool:
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return finish(
-            order_guard.newer(self._session(), version_advance(scope, resource, version, tie))
+            order_guard.newer(
+                self._require_open().session, version_advance(scope, resource, version, tie)
+            )
         )
 
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -128,8 +141,13 @@ class Tx(BaseTx[S_co]):
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
-        return finish(enqueue(self._session(), self._jobs.new(job, payload, **options)))
+        return finish(
+            enqueue(
+                self._require_open().session, self._registries.jobs.new(job, payload, **options)
+            )
+        )
 
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -137,25 +155,29 @@ class Tx(BaseTx[S_co]):
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
-        jobs = self._jobs.new_many(job, payloads, **options)
-        return finish(enqueue_many(self._session(), jobs))
+        jobs = self._registries.jobs.new_many(job, payloads, **options)
+        return finish(enqueue_many(self._require_open().session, jobs))
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Staged:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
-        return finish(stage(self._session(), self._jobs.outgoing.new(url, **options)))
+        return finish(
+            stage(self._require_open().session, self._registries.outbox.new(url, **options))
+        )
 
 
 class AsyncTx(BaseTx[AsyncS_co]):
-    """The transaction of a handler that is awaited."""
+    """The transaction of an async handler."""
 
-    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
-        super().__init__(opened, jobs)
-        self._promises = AwaitTracker()
+    def __init__(self, opened: OpenedTransaction, registries: Registries) -> None:
+        super().__init__(opened, registries)
+        self._tracker: AwaitTracker = AwaitTracker()
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Awaitable[Rows]:
         """Run a statement with ``:name`` parameters and return its rows."""
-        return self._promises.track(
-            "tx.execute", self._session().execute(checked_statement(statement, unnamed), values)
+        return self._tracker.track(
+            "tx.execute",
+            self._require_open().session.execute(checked_statement(statement, unnamed), values),
         )
 
     def newer(
@@ -167,11 +189,14 @@ class AsyncTx(BaseTx[AsyncS_co]):
         scope: str = ORDER_SCOPE,
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return self._promises.track(
+        return self._tracker.track(
             "tx.newer",
-            order_guard.newer(self._session(), version_advance(scope, resource, version, tie)),
+            order_guard.newer(
+                self._require_open().session, version_advance(scope, resource, version, tie)
+            ),
         )
 
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -179,10 +204,14 @@ class AsyncTx(BaseTx[AsyncS_co]):
         **options: Unpack[EnqueueOptions],
     ) -> Awaitable[Enqueued]:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
-        return self._promises.track(
-            "tx.enqueue", enqueue(self._session(), self._jobs.new(job, payload, **options))
+        return self._tracker.track(
+            "tx.enqueue",
+            enqueue(
+                self._require_open().session, self._registries.jobs.new(job, payload, **options)
+            ),
         )
 
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -190,17 +219,16 @@ class AsyncTx(BaseTx[AsyncS_co]):
         **options: Unpack[EnqueueManyOptions],
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
-        jobs = self._jobs.new_many(job, payloads, **options)
-        return self._promises.track("tx.enqueue_many", enqueue_many(self._session(), jobs))
+        jobs = self._registries.jobs.new_many(job, payloads, **options)
+        return self._tracker.track(
+            "tx.enqueue_many", enqueue_many(self._require_open().session, jobs)
+        )
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
-        message = self._jobs.outgoing.new(url, **options)
-        return self._promises.track("tx.send", stage(self._session(), message))
-
-    def _refuse_unkept(self) -> None:
-        """What was asked for and never awaited was never done."""
-        self._promises.refuse_unkept()
+        message = self._registries.outbox.new(url, **options)
+        return self._tracker.track("tx.send", stage(self._require_open().session, message))
 
 
 def checked_statement(statement: object, unnamed: tuple[object, ...] = ()) -> str:
@@ -242,3 +270,13 @@ def refuse_ending(target: Any) -> Iterator[None]:
     finally:
         for name in kept:
             delattr(target, name)
+
+
+def refuse_inside(verb: str, instead: str, would: str = "would be committed") -> None:
+    """Refuse a verb that would be committed apart from the transaction that is open around it."""
+    code = RUNNING_CODE.get()
+    if code is not None:
+        raise UsageError(
+            f"{verb} inside {code}, whose transaction is open, {would} even if that is rolled "
+            f"back: {instead}"
+        )

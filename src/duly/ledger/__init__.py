@@ -1,1 +1,1 @@
-"""The ledger: what every stage stands on. Claims, leases on claims, and the order guard."""
+"""Claims, leases and the order guard: what inbox, jobs and outbox are built on. Internal."""

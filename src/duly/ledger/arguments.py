@@ -1,4 +1,4 @@
-"""What a caller asks of the ledger, checked and complete: the same for both colours."""
+"""The arguments of the ledger's verbs, checked; the same for sync and async."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ClaimRequest(NamedTuple):
-    """One claim to be made. ``wait`` is None where the caller set no bound of their own."""
+    """One claim to make. ``wait`` is None where the caller set no bound."""
 
     key: Key
     terms: Terms
@@ -33,12 +33,12 @@ class ClaimRequest(NamedTuple):
 
     @property
     def own_wait(self) -> timedelta:
-        """How long a transaction of duly's own waits."""
+        """How long a transaction that duly opens waits."""
         return WAIT if self.wait is None else self.wait
 
 
 class BatchClaimRequest(NamedTuple):
-    """Many claims to be made in one transaction."""
+    """Many claims to make in one transaction."""
 
     keys: list[Key]
     terms: Terms
@@ -46,7 +46,7 @@ class BatchClaimRequest(NamedTuple):
 
     @property
     def own_wait(self) -> timedelta:
-        """How long a transaction of duly's own waits."""
+        """How long a transaction that duly opens waits."""
         return WAIT if self.wait is None else self.wait
 
 
@@ -78,9 +78,9 @@ def batch_claim_request(
 
 
 class VersionAdvance(NamedTuple):
-    """One version to be recorded, and whether an equal one counts.
+    """One version to record, and whether an equal one counts as newer.
 
-    The token is how a rerun after a lost reply knows that the equal version is its own.
+    By the token a rerun after a lost reply recognises its own version.
     """
 
     resource: Key

@@ -1,13 +1,13 @@
 """The atomic answer to "am I first?".
 
 Concurrency has one referee, the unique index. A claim is an insert that does nothing on conflict.
-If no row comes back, somebody has the key, and a *next* statement reads it: the inserting one may
+If no row comes back, the key is taken, and a *next* statement reads it: the inserting one may
 have waited for that row's transaction and would not see it. What was read is then either a
 duplicate, a live lease (`InProgress`), the caller's own row from a run whose COMMIT reply was lost
 (`First`), or free to be taken over by an update that repeats the condition. Whenever the row has
 moved between two statements the whole is tried again, three times, and then called `InProgress`.
 
-Every statement is safe by itself, so the same body serves one transaction and none.
+Every statement is safe on its own, so one body serves a transaction and autocommit.
 """
 
 from __future__ import annotations
@@ -18,23 +18,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, First
 from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
 from duly.core.errors import InProgress
 from duly.core.states import ClaimState
-from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
+from duly.ledger.statements import (
+    CLAIMS_INSERT,
+    CLAIMS_PRUNE,
+    CLAIMS_READ,
+    CLAIMS_RELEASE,
+    CLAIMS_RETAKE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.keys import Key
-    from duly.core.session import Row, Session, Value
+    from duly.core.session import Row, Runner, Session, Value
 
 ROUNDS = 3
 
 
 class Terms(NamedTuple):
-    """How a claim is made: for how long, and by whom. Microseconds; a ttl of None is for ever.
+    """How a claim is made: for how long, and under which token. Microseconds; None is for ever.
 
-    The token is chosen before the first statement and kept over reruns: it is how a rerun knows
+    The token is chosen before the first statement and kept over reruns: by it a rerun recognises
     its own row. A lease makes the claim ``held`` until it is marked; without one it is ``done``.
     """
 
@@ -51,7 +58,7 @@ class Terms(NamedTuple):
 async def claim(
     session: Session, key: Key, terms: Terms, *, fingerprint: bytes | None = None
 ) -> Answer:
-    """Claim a key, or learn who did. Raises `InProgress` where neither can be said now."""
+    """Claim a key, or find it claimed; `InProgress` where neither can be known now."""
     values = claim_values(key, terms, fingerprint)
     for _ in range(ROUNDS):
         if made := await session.rows(CLAIMS_INSERT, **values):
@@ -72,8 +79,8 @@ async def claim(
 async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> list[Answer]:
     """Claim a batch in one transaction: all keys are answered, or `InProgress` and none is claimed.
 
-    Distinct keys in one order, whatever the caller's: a batch can neither meet itself nor
-    deadlock with another. Of a key that is repeated only the first mention can be first.
+    Distinct keys, always in the same order: a batch can neither wait for itself nor deadlock
+    with another. Of a key that is repeated only the first mention can be first.
     """
     open_keys = {key.digest: key for key in sorted(keys, key=lambda key: key.digest)}
     answers: dict[bytes, Answer] = {}
@@ -136,7 +143,7 @@ async def release(session: Session, key: Key, token: bytes, state: ClaimState) -
 
 
 async def unclaim(session: Session, key: Key, terms: Terms) -> None:
-    """Give back a claim whose answer nobody heard.
+    """Release a claim whose reply was lost.
 
     The statement that made it may still be on its way to the server. So the claim is made once
     more, by the same token: the unique index puts this one behind the other, or the other, if it
@@ -151,7 +158,7 @@ async def unclaim(session: Session, key: Key, terms: Terms) -> None:
 
 
 def answer_from_claim(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:
-    """What an existing row means to this caller; None where it may be taken over."""
+    """The answer of an existing row; None where it may be taken over."""
     if row["mine"]:
         return first_from(row)
     if row["free"]:
@@ -165,7 +172,7 @@ def answer_from_claim(row: Row, key: Key, fingerprint: bytes | None) -> Answer |
 
 
 def contention_error(key: Key) -> InProgress:
-    """The row moved under every attempt to read or take it."""
+    """The error of a claim whose row moved at every attempt to read or take it."""
     return InProgress(
         f"{key.scope}/{key.text} was claimed and given up {ROUNDS} times while this call looked: "
         "try again"
@@ -173,12 +180,12 @@ def contention_error(key: Key) -> InProgress:
 
 
 def first_from(row: Row) -> First:
-    """A claim just made, as a value."""
+    """The answer of a claim just made."""
     return First(first_seen=from_microseconds(row["first_seen"]), epoch=row["epoch"])
 
 
 def duplicate_from(row: Row, fingerprint: bytes | None) -> Duplicate:
-    """A claim somebody else made, as a value."""
+    """The answer of a claim that another call made."""
     stored, before = row["result"], row["fingerprint"]
     return Duplicate(
         first_seen=from_microseconds(row["first_seen"]),
@@ -211,3 +218,19 @@ def terms_values(terms: Terms) -> dict[str, Value]:
 def claim_values(key: Key, terms: Terms, fingerprint: bytes | None) -> dict[str, Value]:
     """Everything an insert or a retake needs."""
     return {**key_values(key, fingerprint), **terms_values(terms)}
+
+
+async def prune(session: Session, *, limit: int) -> int:
+    """Delete up to ``limit`` expired claims and return how many went."""
+    return len(await session.rows(CLAIMS_PRUNE, limit=limit))
+
+
+async def prune_joined(session: Session, limit: int) -> int:
+    """Prune in the caller's transaction."""
+    await session.begin(None)
+    return await prune(session, limit=limit)
+
+
+async def prune_committed(runner: Runner, limit: int) -> int:
+    """Prune and commit."""
+    return await runner.run_autocommit(lambda session: prune(session, limit=limit), wait=WAIT)

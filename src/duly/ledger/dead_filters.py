@@ -1,4 +1,4 @@
-"""What people say to choose dead letters, of jobs and of messages, checked."""
+"""The filters that choose dead jobs or messages, checked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from datetime import datetime
 
 from duly.core.clock import to_microseconds
-from duly.core.errors import UsageError
+from duly.core.errors import Parameter, UsageError
 from duly.core.validation import kind
 
 SHOWN = 100
-# More than anybody reads; whoever wants all asks by time.
+# More than a person reads; to see all, ask by time.
 MOST_SHOWN = 10_000
 MOST_BYTES = 1000
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -26,8 +26,20 @@ def checked_id(row: object, what: str = "job") -> str:
     return row.lower()
 
 
+# Selects every dead row.
+EVERYTHING = Parameter("all", "True")
+
+
+def list_parameters(*names: str) -> list[str | Parameter]:
+    """The parameters as parts of a sentence: ``since=, until= or name=``."""
+    parts: list[str | Parameter] = []
+    for left, name in zip(reversed(range(len(names))), names, strict=True):
+        parts += [Parameter(name), ", " if left > 1 else " or " if left else ""]
+    return parts
+
+
 def checked_text(what: str, value: object) -> str:
-    """A name to look for."""
+    """A text to filter by."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a string, not {kind(value)}")
     try:
@@ -40,7 +52,7 @@ def checked_text(what: str, value: object) -> str:
 
 
 def checked_time(what: str, value: object) -> int:
-    """A moment, in microseconds."""
+    """A point in time, in microseconds."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise UsageError(
             f"{what} must be an aware datetime: write datetime.now(UTC) - timedelta(hours=2)"

@@ -1,6 +1,6 @@
-"""Keys that lead to a row: a claim whose token is the id of what its first holder wrote.
+"""Keys that lead to a row: a claim whose token is the id of the row that its first holder wrote.
 
-Who comes second reads the id there. Nothing of it can fail the caller's transaction.
+A second caller reads the id there. Nothing of it can fail the caller's transaction.
 """
 
 from __future__ import annotations
@@ -11,33 +11,29 @@ from duly.core.errors import InProgress
 from duly.ledger.statements import CLAIMS_INSERT, KEYS_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from duly.core.keys import Key
-    from duly.core.session import Session
+    from duly.core.session import Session, Value
 
 ROUNDS = 3
 
 
 class KeyedRow(NamedTuple):
-    """What is to be written once under a key: its id, and for how long the key is known."""
+    """A row to be written once under a key."""
 
     key: Key
     id: str
-    window: int  # microseconds
-    # The statement that takes a key over whose window has passed, unless its holder has work left.
+    window: int  # how long the key is known, in microseconds
+    # The statement that writes the row, and its parameters.
+    insert: str
+    values: dict[str, Value]
+    # The statement that takes a key over whose window has passed, unless its row has work left.
     retake: str
-    what: str  # for a person
+    what: str  # for an error message
 
     @property
     def token(self) -> bytes:
-        """Who claims the key: this row, and no other."""
-        return token_of(self.id)
-
-
-def token_of(row: str) -> bytes:
-    """The bytes of an id."""
-    return bytes.fromhex(row.replace("-", ""))
+        """The token of the claim: the bytes of the id."""
+        return bytes.fromhex(self.id.replace("-", ""))
 
 
 def id_of(token: bytes) -> str:
@@ -46,12 +42,10 @@ def id_of(token: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-async def insert_if_new(
-    session: Session, keyed: KeyedRow, insert: Callable[[], Awaitable[None]]
-) -> str:
+async def insert_if_new(session: Session, keyed: KeyedRow) -> str:
     """Claim the key and insert, or find the row that it led to before; returns that row's id."""
     for _ in range(ROUNDS):
-        found = await claim_or_find(session, keyed, insert)
+        found = await claim_or_find(session, keyed)
         if found is not None:
             return found
     raise InProgress(
@@ -60,10 +54,8 @@ async def insert_if_new(
     )
 
 
-async def claim_or_find(
-    session: Session, keyed: KeyedRow, insert: Callable[[], Awaitable[None]]
-) -> str | None:
-    """Claim the key and insert, or say whose it is; None where it moved meanwhile."""
+async def claim_or_find(session: Session, keyed: KeyedRow) -> str | None:
+    """Claim the key and insert, or return the id of its row; None where the claim moved."""
     key = keyed.key
     made = await session.rows(
         CLAIMS_INSERT,
@@ -77,7 +69,7 @@ async def claim_or_find(
         lease=None,
     )
     if made:
-        await insert()
+        await session.rows(keyed.insert, **keyed.values)
         return keyed.id
     found = await session.rows(KEYS_READ, scope=key.scope, digest=key.digest)
     if not found or found[0]["token"] is None:  # pruned or rolled back between the two statements
@@ -86,13 +78,11 @@ async def claim_or_find(
     if token == keyed.token or not found[0]["expired"]:
         # A rerun after a lost reply finds what it committed.
         return id_of(token)
-    return await take_over_key(session, keyed, token, insert)
+    return await take_over_key(session, keyed, token)
 
 
-async def take_over_key(
-    session: Session, keyed: KeyedRow, token: bytes, insert: Callable[[], Awaitable[None]]
-) -> str | None:
-    """The window is over: a new row starts, unless the old one still has work to do."""
+async def take_over_key(session: Session, keyed: KeyedRow, token: bytes) -> str | None:
+    """Insert under a key whose window has passed, unless the old row still has work to do."""
     key = keyed.key
     taken = await session.rows(
         keyed.retake,
@@ -104,7 +94,7 @@ async def take_over_key(
         ttl=keyed.window,
     )
     if taken:
-        await insert()
+        await session.rows(keyed.insert, **keyed.values)
         return keyed.id
     again = await session.rows(KEYS_READ, scope=key.scope, digest=key.digest)
     if again and again[0]["token"] is not None and bytes(again[0]["token"]) == token:

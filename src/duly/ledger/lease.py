@@ -61,7 +61,7 @@ async def mark(
 
 
 async def was_marked(session: Session, lease: ClaimLease) -> bool:
-    """Whether this very lease was already ended as done."""
+    """Return True if this lease has already been marked done."""
     rows = await session.rows(
         CLAIMS_READ, scope=lease.key.scope, digest=lease.key.digest, token=lease.token
     )

@@ -1,4 +1,4 @@
-"""The two forms of ``once``, each written once for both colours.
+"""The two forms of ``once``, each written once for sync and async.
 
 `InTransaction` is the inbox pattern: claim, work and result in the caller's own transaction, under
 a savepoint, so that they stay or go together even if the caller swallows the error and goes on.
@@ -17,8 +17,8 @@ from duly.core.answers import Answer, First
 from duly.core.errors import LeaseLost, UsageError
 from duly.core.states import ClaimState
 from duly.ledger.claims import claim, release, unclaim
+from duly.ledger.dedup import CountedOperation, log_release_failure
 from duly.ledger.lease import ClaimLease, mark, renew
-from duly.ledger.rerun import CountedOperation, log_release_failure
 from duly.ledger.statements import CLAIMS_RESULT
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class UnderLease:
         )
         try:
             answer = await self._run(attempt)
-        except BaseException as problem:  # perhaps cancelled before the answer was heard
+        except BaseException as problem:  # perhaps cancelled before the reply came
             if attempt.may_have_claimed(problem):
                 with log_release_failure(asked.key):
                     await self._runner.run_shielded(
@@ -163,7 +163,7 @@ class UnderLease:
         """Release, without ever hiding the error that led here; else the lease runs out.
 
         A mark in the user's transaction, if that is still open, holds the row: it is not waited
-        for, because whoever could end it is the one who would wait.
+        for, because the caller who could end it is the one who would wait.
         """
         key, token = self._asked.key, self._asked.terms.token
         wait = timedelta(0) if self._marked == "joined" else self._asked.own_wait

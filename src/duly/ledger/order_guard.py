@@ -38,7 +38,7 @@ async def newer(session: Session, asked: VersionAdvance) -> bool:
 
 
 def refuse_other_kind(known: Sequence[Row], asked: VersionAdvance) -> None:
-    """Refuse to compare what has no common order."""
+    """Refuse to compare versions of different kinds."""
     resource, kind = asked.resource, asked.version.kind
     if known and known[0]["kind"] not in (kind, kind.encode()):
         raise UsageError(
@@ -48,7 +48,7 @@ def refuse_other_kind(known: Sequence[Row], asked: VersionAdvance) -> None:
 
 
 async def would_apply(session: Session, asked: VersionAdvance) -> bool:
-    """Whether the version is later than any applied, without recording it."""
+    """Return True if the version is later than any applied; nothing is recorded."""
     known = await session.rows(
         VERSIONS_READ, scope=asked.resource.scope, digest=asked.resource.digest
     )
@@ -62,11 +62,11 @@ async def would_apply(session: Session, asked: VersionAdvance) -> bool:
 
 
 async def newer_joined(session: Session, asked: VersionAdvance) -> bool:
-    """The same in a transaction that is not ours."""
+    """`newer` in the caller's transaction."""
     await session.begin(None)
     return await newer(session, asked)
 
 
 async def newer_committed(runner: Runner, asked: VersionAdvance) -> bool:
-    """The same in a transaction of duly's own."""
+    """`newer`, committed."""
     return await runner.run_autocommit(lambda session: newer(session, asked), wait=WAIT)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Small enough that a chunk holds its locks for milliseconds.
 CHUNK = 500
-# Per second. Slower than that nobody waits for, and faster than that no database is.
+# Per second. No database is faster; a slower replay would take years.
 SLOWEST, FASTEST = 0.001, 1_000_000
 SECOND = 1_000_000
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
@@ -31,9 +31,9 @@ ReportProgress = Callable[[int], None]
 @export_type
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What is ready again, in the order in which it runs.
+    """What was made ready again, in the order in which it runs.
 
-    With ``dry_run`` what would be: nothing was changed.
+    With ``dry_run``, what would be: nothing was changed.
     """
 
     ids: tuple[str, ...]
@@ -41,30 +41,30 @@ class Replayed:
 
 
 class Chunk(NamedTuple):
-    """Some of the letters of a selection: what was done, and where to go on."""
+    """One chunk of a replay: what was replayed, and the plan for the rest."""
 
     ids: tuple[str, ...]
     rest: ReplayPlan | None
 
 
 class DeadSelection(Protocol):
-    """Which letters are meant."""
+    """Which dead jobs or messages to replay."""
 
     @property
     def until(self) -> int | None:
-        """Only those that were given up before that; in microseconds."""
+        """Only those that died before that; in microseconds."""
 
     def with_until(self, until: int) -> DeadSelection:
-        """The same, with an earlier end."""
+        """The selection with another ``until``."""
 
     def values(self) -> dict[str, Value]:
         """The parameters of a statement."""
 
 
 class ReplayPlan(NamedTuple):
-    """What is left to do: the letters that are meant, from one of them on."""
+    """What is left to replay: a selection, from one of its rows on."""
 
-    # The statements that find dead letters of this kind, and that make them ready.
+    # The statements that find dead rows, and that make them ready.
     finds: str
     makes_ready: str
     which: DeadSelection
@@ -76,7 +76,7 @@ class ReplayPlan(NamedTuple):
 
 
 def gap_of(rate: object) -> int:
-    """The microseconds between two of them, from how many may run in a second."""
+    """The microseconds between two replayed rows, from the rate per second."""
     if rate is None:
         return 0
     number = isinstance(rate, int | float) and not isinstance(rate, bool)
@@ -99,10 +99,10 @@ async def replay(
 
 
 async def run_chunk(runner: Runner, plan: ReplayPlan) -> Chunk:
-    """One short transaction.
+    """Replay one chunk in one short transaction.
 
-    It is not run again after a lost reply: what the first run did would be missing in the answer,
-    and asking once more replays what is left.
+    It is not run again after a lost reply: the answer would lack what the first run did. The
+    caller asks again, and what is left is replayed.
     """
     return await runner.run(
         lambda session: replay_chunk(session, plan), wait=WAIT, after_loss=False
@@ -110,7 +110,7 @@ async def run_chunk(runner: Runner, plan: ReplayPlan) -> Chunk:
 
 
 async def replay_chunk(session: Session, plan: ReplayPlan) -> Chunk:
-    """Replay the next letters of a plan."""
+    """Replay the next rows of a plan."""
     rows = await session.rows(
         plan.finds,
         **plan.which.values(),
@@ -123,7 +123,7 @@ async def replay_chunk(session: Session, plan: ReplayPlan) -> Chunk:
     if len(found) < CHUNK:
         return Chunk(tuple(done), None)
     last = rows[-1]
-    # What dies again while this goes on is not meant: it would never end.
+    # Leave out what dies again meanwhile: the replay would never end.
     now = last["now"] + 1
     until = now if plan.which.until is None else min(plan.which.until, now)
     rest = plan._replace(
@@ -136,7 +136,7 @@ async def replay_chunk(session: Session, plan: ReplayPlan) -> Chunk:
 
 
 async def make_ready(session: Session, found: list[str], plan: ReplayPlan) -> list[str]:
-    """Make ready what is still dead; the ids in the order in which they will run."""
+    """Make ready what is still dead; return the ids in the order in which they will run."""
     rows = await session.rows(
         plan.makes_ready, ids=json.dumps(found), start=plan.done, gap=plan.gap
     )

@@ -10,7 +10,7 @@ CLAIMS_RELEASE = "claims_release"
 CLAIMS_RENEW = "claims_renew"
 CLAIMS_RESULT = "claims_result"
 CLAIMS_RETAKE = "claims_retake"
-# The claim behind a key that leads to a row: see keyed.py.
+# The claim behind a key that leads to a row: see insert_if_new.py.
 KEYS_READ = "keys_read"
 VERSIONS_ADVANCE = "versions_advance"
 VERSIONS_READ = "versions_read"

@@ -18,10 +18,10 @@ NOT_GIVEN: Any = object()
 
 
 class Turn:
-    """Whose turn it is. ``if turn.first:`` do the work, and set ``turn.result`` if there is one.
+    """Whether this call does the work: ``if turn.first:`` do it, and set ``turn.result`` if any.
 
-    A result is encoded the moment it is set, so that one that cannot be stored is refused while
-    the work can still be undone; later changes to the same list or dict are not seen.
+    A result is encoded when it is set, so that one that cannot be stored is refused while the
+    work can still be undone; later changes to the same list or dict are not seen.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -37,12 +37,12 @@ class Turn:
 
     @property
     def first(self) -> bool:
-        """Whether the work is the caller's to do."""
+        """True if the caller does the work."""
         return self._answer.first
 
     @property
     def duplicate(self) -> bool:
-        """Whether the work was done before."""
+        """True if the work was done before."""
         return self._answer.duplicate
 
     @property
@@ -52,12 +52,12 @@ class Turn:
 
     @property
     def body_differs(self) -> bool:
-        """Whether the first claim came with another body."""
+        """True if the first claim came with another body."""
         return isinstance(self._answer, Duplicate) and self._answer.body_differs
 
     @property
     def has_result(self) -> bool:
-        """Whether there is a result at all; a stored None is one."""
+        """True if there is a result; a stored None is one."""
         if isinstance(self._answer, Duplicate):
             return self._answer.has_result
         return self._encoded is not None
@@ -88,7 +88,7 @@ class Turn:
         self._result = json_bytes.decode(self._encoded)
 
     def seal(self) -> None:
-        """From now on a result would be lost: the turn is over."""
+        """Refuse results from now on: the turn is over."""
         self._sealed = True
 
     @property

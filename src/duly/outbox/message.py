@@ -1,4 +1,4 @@
-"""Messages: what a caller wants sent, checked; and what a transport is given to send."""
+"""Messages: checked, staged in the open transaction, and as a transport sees them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from duly.core import json_bytes as results
+from duly.core import json_bytes
 from duly.core.clock import from_microseconds
 from duly.core.errors import UsageError
 from duly.core.exports import export_type
 from duly.core.retry import Backoff
 from duly.core.validation import kind
+from duly.ledger.insert_if_new import KeyedRow, insert_if_new
+from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.keys import Key
+    from duly.core.session import Session, Value
     from duly.outbox.lease import LeasedMessage
 
-# Twenty tries are about two days of them: longer than an outage that nobody notices.
+# The scope of every message, and of the keys that they are known by.
+SCOPE = "send"
+# Twenty attempts last about two days: longer than an outage that goes unnoticed.
 ATTEMPTS = 20
 MOST_ATTEMPTS = 1000
 BACKOFF = Backoff(first=timedelta(seconds=10), factor=3, cap=timedelta(hours=8))
@@ -67,7 +72,7 @@ class Staged(NamedTuple):
 
     @property
     def duplicate(self) -> bool:
-        """Whether the key was known, and no message was added."""
+        """True if the key was known, and no message was added."""
         return not self.first
 
 
@@ -116,7 +121,7 @@ class Message:
 
 
 def message_of(leased: LeasedMessage) -> Message:
-    """What a transport is given for a lease."""
+    """The message that a transport is given."""
     request = json.loads(leased.request)
     return Message(
         leased.id,
@@ -130,9 +135,9 @@ def message_of(leased: LeasedMessage) -> Message:
 
 
 def request_bytes(method: str, url: str, headers: Mapping[str, str]) -> bytes:
-    """How a message is stored, beside its body."""
-    told = {"method": method, "url": url, "headers": dict(headers)}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    """The request of a message as it is stored, beside its body."""
+    request = {"method": method, "url": url, "headers": dict(headers)}
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def checked_method(method: object) -> str:
@@ -173,8 +178,6 @@ def checked_header(name: object, value: object) -> tuple[str, str]:
 
 def checked_headers(headers: object) -> dict[str, str]:
     """The headers of a message."""
-    if headers is None:
-        return {}
     if not isinstance(headers, Mapping):
         raise UsageError(f"headers must be a mapping from names to text, not {kind(headers)}")
     pairs = [checked_header(name, value) for name, value in headers.items()]
@@ -188,7 +191,7 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
     if data is None:
         if json_value is None:
             return None, None
-        return json_bytes(json_value), "application/json"
+        return json_bytes.encode(json_value, "json"), "application/json"
     if json_value is not None:
         raise UsageError("give json= or data=, not both")
     if isinstance(data, bytes | bytearray | memoryview):
@@ -219,11 +222,6 @@ def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
     return fields
 
 
-def json_bytes(value: object) -> bytes:
-    """A body of JSON; refused if it would come back as something else."""
-    return results.encode(value, "json")
-
-
 def checked_size(body: bytes) -> bytes:
     """A body that is not too large."""
     if len(body) > MOST_BYTES:
@@ -231,3 +229,37 @@ def checked_size(body: bytes) -> bytes:
             f"data has {len(body):,} bytes, the most is {MOST_BYTES:,}: store it, and send where"
         )
     return body
+
+
+async def stage(session: Session, message: NewMessage) -> Staged:
+    """Stage one message in the open transaction, or find the one that its key led to before."""
+    row: dict[str, Value] = {
+        "id": message.id,
+        "scope": SCOPE,
+        "destination": message.destination,
+        "request": message.request,
+        "body": message.body,
+        "signer": message.signer,
+        "delay": message.delay,
+        "at": message.at,
+        "max_attempts": message.attempts,
+    }
+    found = message.id
+    if message.claim is None:
+        await session.rows(OUTBOX_INSERT, **row)
+    else:
+        found = await insert_if_new(
+            session,
+            KeyedRow(
+                message.claim,
+                message.id,
+                message.window,
+                OUTBOX_INSERT,
+                row,
+                SENDS_RETAKE,
+                "this message",
+            ),
+        )
+    if found == message.id:
+        session.new_work.add("messages")
+    return Staged(found, first=found == message.id)

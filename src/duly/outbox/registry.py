@@ -1,4 +1,4 @@
-"""What an application can send: its transports, its signers, and where the guard lets it go."""
+"""What an app can send: its transports, its signers and its egress guard."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from duly.outbox.message import (
     ATTEMPTS,
     BACKOFF,
     MOST_ATTEMPTS,
+    SCOPE,
     NewMessage,
     checked_content,
     checked_headers,
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.outbox.message import Message
 
-# The scope of every message, and of the keys that they are known by.
-SCOPE = "send"
-# Longer than any retry of whoever stages, and short enough that tomorrow is another day.
+# Longer than any retry of a caller, and short enough that tomorrow's message is a new one.
 WINDOW = timedelta(hours=24)
 # Of a transport of the user's own.
 TIMEOUT = timedelta(seconds=30)
@@ -43,22 +42,22 @@ NAME = re.compile(r"[a-z][a-z0-9+.-]{0,39}")
 WANTED = ("message", "key")
 # What a message is addressed to; longer things belong in its body.
 LONGEST = 2048
-# Visible, whatever the transport makes of it.
+# Printable, for any transport.
 ADDRESS = re.compile(r"[^\x00-\x20\x7f]+")
 
 
 class Signer(Protocol):
-    """Whoever vouches for a message: adds headers to each attempt of it."""
+    """Signs messages: adds headers to each attempt."""
 
     @property
     def blocks(self) -> bool:
-        """Whether that may take a while."""
+        """True if it may block."""
 
     def headers(self, message: Message) -> Mapping[str, str]:
-        """The headers that prove where it comes from."""
+        """The headers that prove the sender."""
 
     def texts_to_hide(self) -> list[str]:
-        """What must not be in anything that people read."""
+        """Secrets to redact in logs and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +77,16 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self, host: Host = HOST) -> None:
+    def __init__(self, egress: Egress = Egress(), host: Host = HOST) -> None:  # noqa: B008
         self._host = host
-        self.egress = Egress()
+        self.egress = egress
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
         self.relay_liveness = RelayLiveness(host)
 
     @property
     def is_configured(self) -> bool:
-        """Whether somebody has set up something to send with."""
+        """True if a transport, a signer or an egress guard is set up."""
         return bool(self.transports or self.signers or self.egress != Egress())
 
     def add_transport(self, transport: Transport) -> None:
@@ -125,30 +124,30 @@ class OutboxRegistry:
         """A message to stage, checked; nothing has been written when this raises."""
         destination = self.destination(url)
         assert isinstance(url, str)  # noqa: S101  # that was looked at just now
+        body, content = checked_content(json, data)
         length = checked_duration("window", window)
+        wait, moment = checked_start(delay, at)
         if key is None and window != WINDOW:
             raise UsageError(
                 "window= is how long key= is known: give key= as well, or leave it out"
             )
-        wait, moment = checked_start(delay, at)
-        body, content = checked_content(json, data)
-        told = checked_headers(headers)
-        if content is not None and "content-type" not in {name.lower() for name in told}:
-            told = {"Content-Type": content, **told}
+        sent = {} if headers is None else checked_headers(headers)
+        if content is not None and "content-type" not in {name.lower() for name in sent}:
+            sent = {"Content-Type": content, **sent}
         message = self._host.new_id()
         self.relay_liveness.note_staged()
         claim = None if key is None else claim_of(url, key)
+        transport = self.transports.get(destination)
+        usual = ATTEMPTS if transport is None else transport.attempts
         return NewMessage(
             message,
             destination,
-            request_bytes(checked_method(method), url, told),
+            request_bytes(checked_method(method), url, sent),
             body,
-            self.signer_named(sign, destination),
+            None if sign is None else self.signer_named(sign, destination),
             wait,
             moment,
-            self.attempts(destination)
-            if attempts is None
-            else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
+            usual if attempts is None else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
             claim,
             length,
         )
@@ -167,9 +166,9 @@ class OutboxRegistry:
             return self.egress.check(url).origin
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
-            told = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
+            address = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
             raise UsageError(
-                f"nothing sends to {told} (there is {known}). Write the whole URL, "
+                f"nothing sends to {address} (there is {known}). Write the whole URL, "
                 "https://example.com/path, or register a transport of your own, @app.transport"
                 '("name")'
             )
@@ -180,20 +179,13 @@ class OutboxRegistry:
             raise UsageError("the address of a message must be printable and without spaces")
         return scheme
 
-    def attempts(self, destination: str) -> int:
-        """How often a message may fail."""
-        transport = self.transports.get(destination)
-        return ATTEMPTS if transport is None else transport.attempts
-
     def backoff(self, destination: str) -> Backoff:
         """How long a message waits after an error."""
         transport = self.transports.get(destination)
         return BACKOFF if transport is None else transport.backoff
 
-    def signer_named(self, sign: object, destination: str) -> str | None:
-        """The signer of a message, by its name."""
-        if sign is None:
-            return None
+    def signer_named(self, sign: object, destination: str) -> str:
+        """The name of a signer that is registered."""
         if not isinstance(sign, str) or sign not in self.signers:
             known = ", ".join(sorted(self.signers)) or "none yet"
             named = isinstance(sign, str) and NAME.fullmatch(sign) is not None
@@ -210,12 +202,12 @@ class OutboxRegistry:
 
 
 def is_web(destination: str) -> bool:
-    """Whether a destination is reached by HTTP."""
+    """Return True if a destination is reached by HTTP."""
     return "://" in destination
 
 
 def claim_of(url: str, key: object) -> Key:
-    """What a message is known by while it is staged: its key, at its address."""
+    """The claim of a message's key, at its address."""
     given = checked_key(SCOPE, key)
     return given._replace(digest=digest(as_bytes(SCOPE), as_bytes(url), given.digest))
 

@@ -71,7 +71,7 @@ class EventAsk:
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
         app, site = subject
-        sent = self.sign_delivery(app._route(self.source), app.receiver.now())
+        sent = self.sign_delivery(app.site.route_named(self.source), app.receiver.now())
         if self.path is not None:
             status, body = await post(site, self.path, sent)
             return status, word_of(body)
@@ -108,7 +108,7 @@ class EventAsk:
 
     def _refuse_unhandled(self, app: Duly) -> None:
         """Refuse an event that the named source has no handler for; a site may see it otherwise."""
-        route, now = app._route(self.source), app.receiver.now()
+        route, now = app.site.route_named(self.source), app.receiver.now()
         self.sign_delivery(route, now)  # either says what there is instead, or what else it takes
         try:
             self._verify(route, now)
@@ -119,16 +119,16 @@ class EventAsk:
             raise UsageError(f"source {self.source} cannot take this event: {why}")
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
-        """Its source, and what that knows it by, as far as it can be told; several of a batch."""
+        """Its source and event id, as far as they can be read; several of a batch."""
         try:
-            found = self._verify(app._route(self.source), app.receiver.now())
+            found = self._verify(app.site.route_named(self.source), app.receiver.now())
         except Rejected:
             return frozenset()
         return frozenset((self.source, item.id) for item in found.events)
 
     def age(self, app: Duly) -> EventAge:
         """When it happened, by its own account, and whether the source remembers so far back."""
-        route, now = app._route(self.source), app.receiver.now()
+        route, now = app.site.route_named(self.source), app.receiver.now()
         try:
             found = self._verify(route, now)
         except Rejected:  # as the single run will say
@@ -138,7 +138,7 @@ class EventAsk:
         return EventAge(max(times, default=None), forgotten=old)
 
     def _verify(self, route: Route, now: float) -> VerifiedDelivery:
-        """What the gate of a source reads in it."""
+        """The verified delivery of it, by the verification of its source."""
         sent = self.sign_delivery(route, now)
         return verify(
             route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
@@ -188,7 +188,7 @@ class JobAsk:
 
     def resolve(self, app: Duly) -> JobAsk:
         """The same, of a job that there is."""
-        app.registry.find_plain(self.name)
+        app.registries.jobs.find_plain(self.name)
         return self
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:  # noqa: ARG002  # of events

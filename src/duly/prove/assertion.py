@@ -42,7 +42,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     only: str | None = None,
     disposable: bool = False,
 ) -> None:
-    """Fail unless the handler of an event takes effect once, whatever happens to it.
+    """Fail unless the handler of an event takes effect once in every case that is tried.
 
     It is delivered twice, 20 times at once, in another order if later events are given, killed
     after each of its statements and calls, paused past its lease, and let fail once; each time in a
@@ -67,7 +67,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         path: where it takes the event: ``/webhooks/orders``.
         let_through: hosts and ports that may really be connected to.
         only: the one case to try, such as ``kill:7``.
-        disposable: whether a PostgreSQL database may be filled and put back whatever it is called.
+        disposable: whether a PostgreSQL database may be filled and restored under any name.
 
     Raises:
         AssertionError: with the story of the first case that did not end as a single run does.

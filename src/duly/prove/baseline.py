@@ -1,4 +1,4 @@
-"""Single runs: what everything is compared with, and what differs between them by nature."""
+"""The baseline: single runs that every case is compared with, and what differs between them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Baseline:
         self._call_masks = CallMasks(one.calls, [each.calls for each in others])
 
     def not_compared(self) -> list[str]:
-        """What was left out, for a person."""
+        """What was left out, as text for the report."""
         return [*self.masks.describe_hidden(), *self._call_masks.describe_hidden()]
 
     def first_mismatch(self, outcome: CaseOutcome) -> Mismatch | None:

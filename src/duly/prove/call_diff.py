@@ -32,10 +32,10 @@ class CallMasks:
 
     def __init__(self, one: Sequence[Call], others: Sequence[Sequence[Call]]) -> None:
         first = set(by_origin(one))
-        # An address that is a new one each time is told by its host alone.
+        # An address that is a new one each time is compared by its host alone.
         self._hosts_only = any(first != set(by_origin(other)) for other in others)
         self._hidden: dict[Origin, set[Path]] = defaultdict(set)
-        # One of each, for a person.
+        # One of each, for the report.
         known = by_origin(one, hosts=self._hosts_only)
         self._calls = {origin: calls[0] for origin, calls in known.items()}
         for other in others:
@@ -51,7 +51,7 @@ class CallMasks:
                 }
 
     def describe_hidden(self) -> list[str]:
-        """What was not compared, for a person."""
+        """What was not compared, as text for the report."""
         found = {
             f"{'.'.join(path)} of {self._calls[origin].summary}"
             for origin, paths in self._hidden.items()

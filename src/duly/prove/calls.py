@@ -44,7 +44,7 @@ class Call:
 
     @property
     def key(self) -> str | None:
-        """What the other side can know a repeated call by."""
+        """The idempotency keys of the call."""
         known = {name.lower(): value for name, value in self.headers.items()}
         in_header = next((known[name] for name in KEYS if known.get(name)), None)
         if self.id or in_header or self.medium == "mail":
@@ -53,12 +53,12 @@ class Call:
 
     @property
     def repeats(self) -> Hashable:
-        """By what the other side knows that it has had this call before."""
+        """What the other side recognises a repeat of this call by."""
         return (*self.origin, self.key)
 
     @property
     def sets(self) -> bool:
-        """Whether by its definition it says what is at an address, whatever was there before."""
+        """Whether it replaces what is at an address, by the definition of its method."""
         return self.medium != "mail" and self.method in IDEMPOTENT
 
     @property
@@ -72,7 +72,7 @@ class Call:
 
     @property
     def origin(self) -> tuple[str, str, str]:
-        """What is the same of it in every run, whatever its parameters are."""
+        """What is the same of it in every run: not its parameters."""
         parts = urlsplit(self.url)
         return self.medium, self.method, f"{parts.scheme}:{parts.netloc}{parts.path}"
 
@@ -139,7 +139,7 @@ def select_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def append_call(path: Path, call: Call) -> None:
-    """Write a call down, in one write: the process may die right after it."""
+    """Record a call, in one write: the process may die right after it."""
     call = replace(call, made=find_keys(call.url, call.body, *call.headers.values()))
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -175,7 +175,7 @@ def effective_calls(calls: Iterable[Call]) -> list[Call]:
 
 
 def changed_repeats(calls: Iterable[Call]) -> list[str]:
-    """The calls that were made again under their key and said something else, for a person."""
+    """The calls that were repeated under one key with another body, as text for the report."""
     first: dict[Hashable, Call] = {}
     found: dict[str, None] = {}
     for call in calls:

@@ -1,4 +1,4 @@
-"""Plays cases: starts their processes, kills or pauses them, and gathers what is left behind."""
+"""Run cases: start their processes, kill or pause them, and collect what is left."""
 
 from __future__ import annotations
 
@@ -60,28 +60,28 @@ class CaseOutcome:
     """What a case left behind."""
 
     state: DatabaseState
-    # What the user's own function of the database says.
+    # The value of the user's own function of the database.
     value: Any
     calls: list[Call]
     left: list[UnfinishedWork]
     # What its processes did, one after the other.
     marks: list[Mark]
-    # A delivery whose sender was not content with the last answer, either.
+    # A delivery that was not answered 2xx on its retry, either.
     refused: RefusedDelivery | None = None
     # Whether a handler may be tried again; a job with one attempt may not.
     repeatable: bool = False
-    # How many calls had been made when each of the events was through, one after the other.
+    # How many calls had been made at the end of each event.
     ends: tuple[int, ...] = ()
-    # What came later than a newer event of the same resource, as the order guard said.
+    # Events that came after a newer one of the same resource, by the order guard.
     stale: tuple[Ask, ...] = ()
 
 
 class PointNotReached(UsageError):
-    """A run that did not come to where it was to be killed."""
+    """A run that did not reach the point where it was to be killed."""
 
 
 def point_not_reached(case: Case) -> PointNotReached:
-    """The error of a case whose point was not come to."""
+    """The error of a case whose point was not reached."""
     return PointNotReached(
         f"the run did not come to the point of {case.name} again ({case.description}): a handler "
         "whose "
@@ -90,7 +90,7 @@ def point_not_reached(case: Case) -> PointNotReached:
 
 
 class CaseRunner:
-    """One application with its databases, brought back to where they were for each case."""
+    """One application with its databases, which are restored for each case."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class CaseRunner:
         return 0.0 if ahead is None else ahead.total_seconds()
 
     def find_databases(self) -> DatabaseState:
-        """Learn which databases there are by a first run; the state in which every case begins."""
+        """Find the databases by a first run; return the state in which every case begins."""
         folder = self._prepare_case()
         ran = [(act, self._run_child(act)) for act in self._tasks_for(folder, self._request.asks)]
         left = self._store.left()
@@ -131,7 +131,7 @@ class CaseRunner:
         return read_state(self._databases, self._request.tables)
 
     def _refuse_unknown_tables(self) -> None:
-        """Refuse a name that no table has: nothing would be compared, and everything well."""
+        """Refuse a name that no table has: nothing would be compared."""
         there = [table.name for base in self._databases for table, _ in base.contents(None)]
         for wanted in self._request.tables or ():
             if not any(is_wanted(name, [wanted]) for name in there):
@@ -139,12 +139,12 @@ class CaseRunner:
                 raise UsageError(f"there is no table {wanted} to compare: there are {known}")
 
     def put_databases_back(self) -> None:
-        """Everything as it was, when nobody is left who could write to it."""
+        """Restore the databases, once no process is left that could write to them."""
         self._fork_server.end_children()
         self._databases.put_back()
 
     def restore_original(self) -> None:
-        """Everything as it was found, and nothing left behind."""
+        """Restore the databases and remove the copies."""
         self._fork_server.close()
         self._databases.restore_original()
 
@@ -153,7 +153,7 @@ class CaseRunner:
         return [base.save_copy(place) for base in self._databases]
 
     def run_once(self, asks: tuple[Ask, ...], *, shifted: bool = False) -> CaseOutcome:
-        """Each of them once; it must succeed, or there is nothing to compare with.
+        """Run the deliveries once; they must succeed, or there is nothing to compare with.
 
         ``shifted`` lets the numbers that databases give out go on from elsewhere.
         """
@@ -174,7 +174,7 @@ class CaseRunner:
         """One case, from the beginning; ``marks`` are those of the single run."""
         try:
             return self._try_case(case, marks)
-        except PointNotReached:  # threads may have taken another turn this once
+        except PointNotReached:  # threads may have run in another order this once
             return self._try_case(case, marks)
 
     def _try_case(self, case: Case, marks: Sequence[Mark]) -> CaseOutcome:
@@ -236,7 +236,7 @@ class CaseRunner:
         self._finish_leftovers(folder, 2)
 
     def _redeliver_refused(self, folder: Path, case: Case) -> None:
-        """Do as senders do whose deliveries were refused; one may have to wait for another."""
+        """Retry refused deliveries, as their senders do; one may have to wait for another."""
         for number, _ in enumerate(case.deliveries, max(PROCESSES, len(case.deliveries)) + 1):
             refused = self._declined.pop_all()
             if not refused:
@@ -246,7 +246,7 @@ class CaseRunner:
     # Their parts
 
     def _prepare_case(self) -> Path:
-        """Everything as it was, and a folder for the files of a case."""
+        """Restore the databases, and make a folder for the files of a case."""
         self.put_databases_back()
         self._number += 1
         self._declined = DeclinedDeliveries()
@@ -277,12 +277,12 @@ class CaseRunner:
         return ending
 
     def _finish_leftovers(self, folder: Path, number: int) -> None:
-        """Let what is left be done, if anything is."""
+        """Run what is left to do, if anything is."""
         if self._store.left():
             self._run_child(self._make_task(folder, number, aging=True))
 
     def _read_child_report(self, act: ChildTask, ending: ProcessExit) -> ChildReport:
-        """What a process said, which must have come to its end."""
+        """The report of a process, which must have ended by itself."""
         report = read_child_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
@@ -312,7 +312,7 @@ class CaseRunner:
 
 
 def last_output_line(act: ChildTask, told: str) -> str:
-    """The last line that a process printed, for whoever has to find out, unless it was told.
+    """The last line that a process printed, for the user who looks for the cause.
 
     The lines of a traceback say where, and what it ends with was told.
     """

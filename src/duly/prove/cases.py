@@ -39,7 +39,7 @@ def cases_of(
 ) -> list[Case]:
     """Every case, the quick and plain ones first.
 
-    What fails and is tried again by the same process comes last: whatever a killed one would show
+    What fails and is tried again by the same process comes last: what a killed one would show
     as well was shown by then.
     """
     first = asks[0]

@@ -1,4 +1,4 @@
-"""What one process of a case does: deliver, work, relay; to its end, or to its death."""
+"""The main function of one process of a case: deliver, work, relay, until it ends or is killed."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from duly.prove.watch import Trap
     from duly.worker.execution import Execution
 
-# Longer than any case: whoever is to lose a lease loses it because the clock is put forward.
+# Longer than any case: a worker loses its lease because the clock is put forward.
 LEASE = timedelta(minutes=10)
 # As many times as a job may fail, or lose its worker, and one more.
 ROUNDS = 7
-# A sender comes again when it is told to.
+# A sender retries when the answer asks for it.
 TRIES, PAUSE = 40, 0.05
 CALLS = "calls.jsonl"
 # Seconds for all processes of a case to be ready.
@@ -101,12 +101,12 @@ class ChildTask:
 
 @dataclass(slots=True)
 class ChildReport:
-    """What a process says at its end."""
+    """The report of a process at its end."""
 
     replies: list[tuple[int, str]] = field(default_factory=list)
     done: int = 0
     failed: int = 0
-    # How often an event came later than a newer one of the same resource.
+    # How often an event came after a newer one of the same resource.
     stale: int = 0
     # Whether a handler ran that may be tried again.
     repeatable: bool = False
@@ -147,7 +147,7 @@ class InstrumentedApp:
         return self._subject
 
     def begin(self, app: Duly, act: ChildTask) -> None:
-        """From here on everything counts."""
+        """Start recording."""
         # What comes at its own time is not about this event.
         app.schedules._by_job.clear()
         self.refusals.begin(act.folder)
@@ -171,7 +171,7 @@ def connection_inspector(url: str, act: ChildTask) -> ConnectionInspector:
 
 @contextmanager
 def record_started_jobs(watch: Watch) -> Iterator[None]:
-    """Tell the watch of each job that a worker is about to begin with."""
+    """Record each job that a worker is about to run."""
     launch = Executor._launch
 
     def launch_and_record(self: Executor, run: Execution) -> None:
@@ -187,7 +187,7 @@ class Interrupted(Exception):
 
 
 class FailureInjector:
-    """Lets the first run of each handler fail when it is through, where that is wanted."""
+    """Lets the first run of each handler fail at its end, where the case asks for it."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -196,12 +196,12 @@ class FailureInjector:
         self._failed: set[str] = set()
 
     def record_failure(self, problem: Exception) -> None:
-        """A handler has failed by itself."""
+        """Record that a handler failed by itself."""
         place = place_in("".join(traceback.format_tb(problem.__traceback__)))
         self.last = f" ({type(problem).__name__}: {one_line(problem)[:200]}){place}"
 
     def handler_finished(self, handler: Handler) -> None:
-        """A handler has come to its end."""
+        """Record that a handler has returned."""
         if handler.attempts == 1:
             return
         self.repeatable = True
@@ -212,7 +212,7 @@ class FailureInjector:
 
 @contextmanager
 def inject_failures(failures: FailureInjector) -> Iterator[None]:
-    """Tell of each handler that is through, inside its transaction if it has one."""
+    """Call back when a handler returns, inside its transaction if it has one."""
     plainly = invoke.call_handler
 
     async def run(handler: Handler, **offered: object) -> None:
@@ -231,7 +231,7 @@ def inject_failures(failures: FailureInjector) -> Iterator[None]:
 
 
 def run_child_task(stage: InstrumentedApp, load: Load, act: ChildTask) -> None:
-    """Do it; the report is a file, which is not there if the process was killed before."""
+    """Run the act; its report is a file, which is missing if the process was killed."""
     report = ChildReport()
     try:
         subject = stage.load(load)
@@ -274,14 +274,14 @@ async def run_until_idle(
         if await asyncio.to_thread(store.staged):
             await app.aio.relay(lease=LEASE)
         report.done += worked.done
-        report.failed += worked.again
+        report.failed += worked.retried
         if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
             return
         await asyncio.to_thread(store.age, app.store.clock)
 
 
 async def deliver_with_retries(subject: Subject, delivery: Ask) -> tuple[int, str]:
-    """Deliver as a sender does: again, while it is told to come later."""
+    """Deliver as a sender does: retry while the answer says later."""
     for _ in range(TRIES):
         status, word = await delivery.deliver(subject)
         if status != 503:
@@ -291,14 +291,14 @@ async def deliver_with_retries(subject: Subject, delivery: Ask) -> tuple[int, st
 
 
 async def wait_for_gate(gate: Path) -> None:
-    """Wait until everybody may begin."""
+    """Wait until all processes of the case may begin."""
     async with asyncio.timeout(WAITING):
         while not os.access(gate, os.F_OK):  # noqa: ASYNC110  # another process makes it
             await asyncio.sleep(0.001)
 
 
 def read_child_report(act: ChildTask) -> ChildReport | None:
-    """What a process said; None if it did not come to that."""
+    """The report of a process; None if it was killed before."""
     file = act.file("report")
     if not file.exists():
         return None

@@ -1,6 +1,6 @@
 """A process that shares nothing with the others: another interpreter, which imports all anew.
 
-Forked processes have in common whatever the import made up, and the seed of `hash`. A key that is
+Forked processes share everything that the import made up, and the seed of `hash`. A key that is
 made from these is the same in all of them, and another one in the worker that life would start.
 """
 

@@ -53,7 +53,7 @@ def time_for(app: Duly, asks: Sequence[Ask]) -> ProofTime:
             max(moments) - datetime.now(UTC),
             (
                 f"the event is of {max(moments):%Y-%m-%d}, before what its source remembers "
-                "(keep=), so that it was proved at its own time",
+                "(window=), so that it was proved at its own time",
             ),
         )
     clock = app.store.clock

@@ -1,4 +1,4 @@
-"""What deliveries were answered: a sender comes again with whatever was not answered 2xx.
+"""Deliveries that were not answered 2xx, which their senders retry.
 
 The single run must succeed, or there is nothing to compare with. In a case a delivery may be
 refused, be it because it came too early; what counts is what its sender hears in the end.
@@ -22,7 +22,7 @@ REFUSALS = {
     "duplicate": "the database knows it already; begin with one that does not, or give --id",
     "ignored": "no handler of the source matches its type; is it the right event?",
     "too_old": "seen from the latest event its own time is before what its source remembers "
-    "(keep=); choose events that are closer together",
+    "(window=); choose events that are closer together",
     "conflict": "the database knows its body under another id; give another one",
 }
 
@@ -53,7 +53,7 @@ class DeclinedDeliveries:
 
 
 def is_success(status: int) -> bool:
-    """Whether a sender is content with this."""
+    """Whether a sender takes this answer as an acknowledgement."""
     return 200 <= status < 300
 
 

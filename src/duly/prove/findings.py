@@ -138,7 +138,7 @@ def row_summary(row: dict[str, Any]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value as text for the report."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

@@ -73,7 +73,7 @@ class ForkServer:
         return told, settled
 
     def start_child(self, act: ChildTask) -> int:
-        """Start a process; its number."""
+        """Start a process; return its id."""
         return int(self._server.ask("begin", act))
 
     def wait(self, process: int) -> ProcessExit:
@@ -90,7 +90,7 @@ class ForkServer:
             ) from None
 
     def resume(self, process: int) -> None:
-        """Let a process that was stopped go on, and what it has forked."""
+        """Resume a stopped process and its forks."""
         for one in (*started_by(process), process):
             os.kill(one, signal.SIGCONT)
 
@@ -154,12 +154,12 @@ class ForkServerProcess:
         return told
 
     def end_children(self) -> None:
-        """End whatever it has started."""
-        if self._line is not None:  # once it is gone, its number may be somebody else's
+        """End the processes that it has started."""
+        if self._line is not None:  # once it is gone, its id may be another process's
             end_started_by(self.process)
 
     def close(self) -> None:
-        """End it, and whatever it has started, be it stopped or hanging."""
+        """End the server and the processes that it has started, stopped or hanging ones, too."""
         if self._line is None:
             return
         end_started_by(self.process)
@@ -168,8 +168,8 @@ class ForkServerProcess:
         with suppress(ProcessLookupError):  # it may not have come so far
             os.killpg(self.process, signal.SIGKILL)
         os.kill(self.process, signal.SIGKILL)
-        # It may have been about to start another one; while nobody has asked for its end, no other
-        # process can have its number.
+        # It may have been about to start another one; until its end is waited for, no other process
+        # can have its id.
         end_started_by(self.process)
         os.waitpid(self.process, 0)
 
@@ -209,7 +209,7 @@ class ForkServerProcess:
         refuse_same_event(settled, app)
         told = describe_app(app, settled), settled
         names_by_statement(app.store.names)  # read once, before the forks
-        gc.freeze()  # or each child would copy what it only looks at
+        gc.freeze()  # or each child would copy the pages that it reads
         return told
 
     def _fork_child(self, act: ChildTask) -> int:
@@ -237,26 +237,26 @@ def fork_quietly() -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
     if process == 0:
-        # A prover that is killed must not leave anybody who goes on writing to its databases.
+        # A prover that is killed must leave no process that goes on writing to its databases.
         set_process_option(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     return process
 
 
 def set_process_option(option: int, value: int) -> None:
-    """Tell Linux how to treat this process."""
+    """Set an option of this process by prctl."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)
 
 
 def flush_output() -> None:
-    """What was printed must not be printed a second time by a child."""
+    """Flush output, so that a child does not print it again."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
 
 
 def redirect_output(act: ChildTask) -> None:
-    """What the application prints and logs goes to a file of the case."""
+    """Redirect what the application prints and logs to a file of the case."""
     file = os.open(act.file("output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number in (1, 2):
         os.dup2(file, number)

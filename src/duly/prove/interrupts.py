@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds: whoever presses Ctrl-C again and again must not break off what the first one began.
+# Seconds: further Ctrl-C must not break off what the first one began.
 AGAIN = 2.0
 WAIT = b"\nduly: the databases are being put back; this cannot be broken off\n"
 
@@ -54,7 +54,7 @@ class Interruptions:
             self._interrupted, self._raised = True, now
             raise KeyboardInterrupt
         if self._interrupted and not self._interruptible and not self._explained:
-            self._explained = True  # once: nobody may be reading
+            self._explained = True  # once: the output may be closed
             os.write(2, WAIT)
         self._interrupted = True
 
@@ -70,7 +70,7 @@ class Interruptions:
             self.defer_interrupts()
 
     def defer_interrupts(self) -> None:
-        """From here on nothing is broken off."""
+        """From here on signals break off nothing."""
         self._interruptible = False
 
 

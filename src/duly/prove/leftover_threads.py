@@ -1,6 +1,6 @@
 """Work that a handler leaves behind when it is through: waited for, or else refused.
 
-A thread or a task that nobody waits for is lost if the process dies after the job was settled. To
+A thread or a task that is not waited for is lost if the process dies after the job was settled. To
 see that, the single run must have come to its end.
 """
 

@@ -52,7 +52,7 @@ class AppInfo:
 
 
 def describe_app(app: Duly, asks: Sequence[Ask]) -> AppInfo:
-    """What there is to know before anything is run."""
+    """The facts about the application, before anything is run."""
     return AppInfo(
         database_url(app),
         app.store.names,
@@ -83,7 +83,7 @@ def server_addresses(url: str) -> frozenset[tuple[str, int]]:
 
 
 def find_inherited() -> str | None:
-    """What of this process a forked one must not have: open connections, and threads."""
+    """What a forked process must not inherit: open connections, and threads."""
     if threading.active_count() > 1:
         return "threads"
     return "connections" if any(is_connection(one) for one in gc.get_objects()) else None
@@ -113,12 +113,12 @@ def sqlite_is_open(connection: sqlite3.Connection) -> bool:
 def refuse_open_files() -> None:
     """Refuse where this process has SQLite files open, which its forks would write to unseen.
 
-    A connection that was opened before the proof cannot be watched, and nobody would put back what
+    A connection that was opened before the proof cannot be watched, and nothing would restore what
     goes through it.
     """
     if not open_files():
         return
-    gc.collect()  # what nobody can use any more does not count
+    gc.collect()  # unreachable connections do not count
     for file in sorted(open_files()):
         raise UsageError(
             f"a connection to {file} is open in this process: close it before the proof, or open "

@@ -42,7 +42,7 @@ def sentence(what: str) -> str:
 
 
 def delta() -> Mistake:
-    """Something that is added each time."""
+    """A value that grows each time."""
     return Mistake(
         DELTA, "The update is a delta outside the transaction: set a state, or move it into `tx`."
     )
@@ -99,7 +99,7 @@ def check_then_act(table: str) -> Mistake:
 
 
 def no_key(*, inline: bool) -> Mistake:
-    """A call that the other side cannot know again."""
+    """A call that the other side cannot recognise as a repeat."""
     remedy = (
         "stage it with tx.send(…), in the transaction that accepts the event."
         if inline
@@ -124,7 +124,7 @@ def key_dropped() -> Mistake:
 
 
 def new_key(*, inline: bool) -> Mistake:
-    """A key that nobody can know again."""
+    """A key that is another one in each attempt."""
     remedy = (
         "make it from event.id, which is the same in every attempt, or stage the call with "
         "tx.send(…)."
@@ -153,8 +153,8 @@ def mail(*, inline: bool) -> Mistake:
     beside = "the claim of the event" if inline else "the end of the job"
     return Mistake(
         MAIL,
-        "It goes out when the handler runs, and again when the handler is repeated: nobody who "
-        f"gets an e-mail knows the second one. Stage it with {BY_MAIL}: it is committed with "
+        "It goes out when the handler runs, and again when the handler is repeated: its receiver "
+        f"cannot recognise the second one. Stage it with {BY_MAIL}: it is committed with "
         f"{beside}, and the relay sends it under one id.",
     )
 
@@ -187,13 +187,13 @@ def after_commit(what: str, call: Call | None) -> Mistake:
     return Mistake(
         AFTER_COMMIT,
         f"{sentence(what)} comes after the COMMIT that says that the event is done "
-        "(transaction.on_commit, or the like), so that nobody does it if the process dies in "
+        "(transaction.on_commit, or the like), so that it is lost if the process dies in "
         f"between, or if it fails: {remedy}.",
     )
 
 
 def duplicate_refused() -> Mistake:
-    """An answer that says to the sender that the event did not arrive."""
+    """An answer that makes the sender think that the event was lost."""
     return Mistake(
         DUPLICATE_REFUSED,
         "The event was handled, and its sender is told that it was not: it comes again for hours "
@@ -203,7 +203,7 @@ def duplicate_refused() -> Mistake:
 
 
 def order(*, inline: bool) -> Mistake:
-    """Whoever comes last wins."""
+    """The event that comes last wins, even if it is the older one."""
     remedy = (
         "ask tx.newer(…), which a handler inside the accepting COMMIT can, before it writes."
         if inline
@@ -259,7 +259,7 @@ def ends_differently() -> Mistake:
 
 
 def unknown() -> Mistake:
-    """Nothing that has a name."""
+    """A difference without a known cause."""
     return Mistake(
         NOT_REPEATABLE,
         "The handler is not safe to repeat: write through `tx`, so that its work and the end of "

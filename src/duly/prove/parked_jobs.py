@@ -1,6 +1,6 @@
-"""Jobs that wait for a person: the ending that ``job.effect(…, unknown="park")`` asks for.
+"""Jobs that wait for an operator, as ``job.effect(…, unknown="park")`` asks for.
 
-Where nobody knows whether a step was taken, such a job stops and says so. It has not failed, and
+Where it is unknown whether a step was taken, such a job stops and says so. It has not failed, and
 what it had still to do is not lost.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from duly.prove.findings import Mismatch
 
 # How the error of such a job begins, after the name of its type.
-ASKS = "nobody knows whether effect "
+ASKS = "it is unknown whether effect "
 
 
 def waits_for_person(left: Sequence[UnfinishedWork]) -> bool:
-    """Whether whatever is left waits for a person."""
+    """Whether everything that is left waits for an operator."""
     return bool(left) and all(one.state == "dead" and ASKS in one.error for one in left)
 
 

@@ -1,4 +1,4 @@
-"""Ends whatever the processes of a proof have started: a database is put back when all are gone."""
+"""End the processes that a proof has started: databases are restored when all are gone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def started_by(server: int) -> list[int]:
 
 
 def descends(one: ProcessInfo, server: int, there: dict[int, ProcessInfo]) -> bool:
-    """Whether a process stems from the server; who is orphaned becomes the server's own child."""
+    """Whether a process descends from the server; orphans become the server's own children."""
     seen: set[int] = set()
     while one.parent != server:
         if one.parent in seen or one.parent not in there:

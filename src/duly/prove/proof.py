@@ -1,4 +1,4 @@
-"""The proof itself: a single run as the yardstick, then every case against it."""
+"""The proof itself: a single run as the baseline, then every case against it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOUBTS = 5
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of it."""
+    """The result of a proof."""
 
     # How many cases of each shape.
     tried: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Proof:
         self._case_runner = case_runner
         self._request = request
         self._failed: FailedCase | None = None
-        # The cases that ended with a question to a person.
+        # The cases that ended with a job parked for an operator.
         self._waiting: list[str] = []
         # The calls that were repeated with another body, though under one key.
         self._changed: dict[str, None] = {}
@@ -105,7 +105,7 @@ class Proof:
         if baseline.first_mismatch(outcome) is None:
             self._record_success(case, outcome)
             return None
-        # A clock may have ticked since the yardstick was made, be it by the second or by the day:
+        # A clock may have ticked since the baseline was made, be it by the second or by the day:
         # what a single run does otherwise now is no fault of the case.
         finding = self._compare_again(case, outcome, baseline)
         if finding is not None and finding.mistake.name == NOT_REPEATABLE:
@@ -131,7 +131,7 @@ class Proof:
         return Finding(case, wrong, mistake)
 
     def _record_success(self, case: Case, outcome: CaseOutcome) -> None:
-        """It ended as it should; what is left then waits for a person.
+        """The case ended as it should; what is left waits for an operator.
 
         The other side knows a call by its key, but may look at more.
         """
@@ -140,7 +140,7 @@ class Proof:
         self._changed |= dict.fromkeys(changed_repeats(outcome.calls))
 
     def repeat_failed_case(self) -> None:
-        """Bring the databases to where the failing case left them, for whoever keeps them."""
+        """Restore the state that the failing case left, for a user who keeps the databases."""
         if self._failed is None:
             return
         case, marks, yardstick = self._failed

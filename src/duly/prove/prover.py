@@ -1,4 +1,4 @@
-"""One proof from beginning to end: the processes, the databases, the cases, and all put back."""
+"""One proof from beginning to end: processes, databases, cases, and the restore."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProofOptions:
 
     Args:
         keep: where the databases of a failing case are kept for a person.
-        disposable: whether a PostgreSQL database may be dropped whatever its name is.
+        disposable: whether a PostgreSQL database may be dropped under any name.
         patience: how many seconds one process may take.
     """
 
@@ -77,7 +77,7 @@ def prove_handler(
 def run_and_restore(
     case_runner: CaseRunner, interruptions: Interruptions, judge: Callable[[], Verdict]
 ) -> Verdict:
-    """The proof, and the databases as they were at its end, whatever happens."""
+    """Run the proof; restore the databases in any case."""
     try:
         with interruptions.allow_interrupts():
             return judge()
@@ -109,6 +109,6 @@ def run_proof(
             verdict.kept = case_runner.save_copies(options.keep)
         return verdict
     raise UsageError(
-        f"the handler uses other SQLite files in each run ({', '.join(files)}), which nobody can "
-        "compare: let them have one name, or be in memory"
+        f"the handler uses other SQLite files in each run ({', '.join(files)}), which cannot "
+        "be compared: let them have one name, or be in memory"
     )

@@ -1,4 +1,4 @@
-"""Errors of the prover itself, told apart from what it found out."""
+"""Errors of the prover itself, as opposed to its findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def not_called_unsafe() -> Iterator[None]:
-    """Let whatever fails inside the block be a proof that could not be made.
+    """Turn any error inside the block into a proof that could not be made.
 
     The exit code of a command that failed is 1, and that of a handler which is not safe as well.
     """

@@ -18,7 +18,7 @@ HOST = "prove.example"
 
 
 def is_asgi(site: Any) -> bool:
-    """Whether a site is awaited; a WSGI application is called and returns."""
+    """Whether a site is an ASGI application, as opposed to WSGI."""
     return len(inspect.signature(site).parameters) == 3  # scope, receive, send
 
 
@@ -87,7 +87,7 @@ async def post_asgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
     async def receive() -> dict[str, Any]:
         if told:
             return told.pop()
-        await asyncio.Event().wait()  # nothing more comes, and nobody hangs up
+        await asyncio.Event().wait()  # nothing more comes, and the client stays connected
         raise AssertionError
 
     async def send(message: dict[str, Any]) -> None:

@@ -49,6 +49,6 @@ def is_delta(text: str) -> bool:
 
 
 def shorten(text: str) -> str:
-    """A statement on one line that can be read at a glance."""
+    """A statement shortened to one line."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1].rstrip()}…"

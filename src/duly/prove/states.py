@@ -1,7 +1,7 @@
 """The state that a run leaves behind, and how it differs from that of the single run.
 
 What differs from one single run to the next by nature is left out: times of the moment, random
-ids, numbers that a sequence gave, and whatever refers to them.
+ids, numbers that a sequence gave, and what refers to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TableId(NamedTuple):
     table: str
 
     def label(self, column: str = "") -> str:
-        """The table, or a column of it, for a person."""
+        """The table, or a column of it, as text for the report."""
         name = column_label(self.table, column) if column else self.table
         return f"{name} in {self.base}" if self.base else name
 
@@ -89,7 +89,7 @@ class ColumnMasks:
                 yield spot, column
 
     def describe_hidden(self) -> list[str]:
-        """What was not compared, for a person."""
+        """What was not compared, as text for the report."""
         return sorted(spot.label(column) for spot, column in self._hidden_columns())
 
     def written_outside(self, marks: Sequence[Mark]) -> list[str]:

@@ -89,7 +89,7 @@ class TableDiff:
         )
 
     def _new_rows(self, rows: Rows) -> Rows:
-        """The rows that were not there before, or of which nobody could say so."""
+        """The rows that were not there before, or without a key to tell."""
         return [row for row in rows if self._key(row) not in self._known]
 
     def _new_row_difference(self, expected: Rows, actual: Rows) -> TableDifference | None:
@@ -161,7 +161,7 @@ def value_shape(value: Any) -> Any:
 
 
 def comparable_value(value: Any) -> Any:
-    """A value that can be compared and counted, whatever the driver makes of it."""
+    """A value in a form that can be compared and counted, for any driver."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     try:

@@ -1,4 +1,4 @@
-"""Recognises the time at which something ran, in whatever form it was written down."""
+"""Recognise the time of a run in the values that it wrote, in any form."""
 
 from __future__ import annotations
 

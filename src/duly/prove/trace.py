@@ -1,4 +1,4 @@
-"""What a run did, step by step, written down before the process could die.
+"""The steps of a run, each recorded before the process can die.
 
 Only what matters is kept: the user's statements and calls, the ends of the transactions they were
 in, and those statements of duly's that decide about an event: its claim, its jobs, their leases.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["sql", "call", "job"]
 Phase = Literal["start", "receive", "work", "relay"]
-# By these an event is claimed.
+# The statements that claim an event.
 CLAIMS = frozenset({"claims_insert", "claims_insert_many", "inbox_accept"})
-# A worker has a job from here on, and its handler has not begun.
+# The step at which a worker has a job whose handler has not begun.
 TAKEN = "taken"
-# What becomes of an event and its jobs is decided by these; the rest is bookkeeping, and comes in
-# another order and number each time.
+# The statements that decide about an event and its jobs. The rest is bookkeeping, in another order
+# and number each time.
 DECIDING = (
     CLAIMS
     | {"events_insert", "jobs_insert", "jobs_insert_many", "outbox_insert", "versions_advance"}
@@ -72,7 +72,7 @@ class Mark(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """What names the step in every run."""
+        """The name of the step in every run."""
         return Place(self.text, self.nth)
 
     @property
@@ -92,25 +92,25 @@ class Mark(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A step that can be come to again: what it says, and how often that came before."""
+    """The name of a step: its text, and how often the same came before."""
 
     text: str
     nth: int
 
 
 class MarkLog:
-    """The file that the marks of one process go to, each in one write."""
+    """The file of one process's marks, each in one write."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, mark: Mark) -> None:
-        """Write one down."""
+        """Append a mark."""
         os.write(self._file, json.dumps(mark).encode() + b"\n")
 
 
 def read_marks(path: Path) -> list[Mark]:
-    """What a process wrote down, as far as it came."""
+    """The marks of a process, as far as it came."""
     if not path.exists():
         return []
     return [Mark(*json.loads(line)) for line in path.read_text().splitlines()]
@@ -125,12 +125,12 @@ class StatementNames:
         self._tables = re.compile(rf"\b({words})\b")
 
     def ours(self, text: str) -> str | None:
-        """What duly calls a statement of its own; None for anybody else's."""
+        """The name of a statement of duly's; None for the user's."""
         known = names_by_statement(self._names).get(text)
         return "other" if known is None and self._tables.search(text) else known
 
     def counts(self, text: str) -> bool:
-        """Whether a statement is worth noting."""
+        """Whether to record a statement."""
         ours = self.ours(text)
         if ours is not None:
             return ours in DECIDING

@@ -1,4 +1,4 @@
-"""What a single run did, with the questions that a diagnosis asks."""
+"""The steps of a single run, and the questions that a diagnosis asks about them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Trace:
 
     @property
     def has_order_guard(self) -> bool:
-        """Whether somebody asked for an order already."""
+        """Whether the handler asks for an order already, by order= or tx.newer(…)."""
         return any(mark.ours == ORDERS for mark in self.marks)
 
     def handlers(self) -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""Watches one run: writes down what matters, and kills or stops the process where it was told."""
+"""Watch one run: record its steps, and kill or stop the process at a given one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Side = Literal["before", "after"]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
-# More than any process does of the same.
+# More than any process repeats one step.
 APART = 1_000_000
 ATTACHES = re.compile(r"\bATTACH\b", re.IGNORECASE)
 # What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
@@ -36,7 +36,7 @@ IN_TRANSACTION = (1, 2, 3)
 
 
 class Trap(NamedTuple):
-    """Where a process is ended, or stopped until it is told to go on."""
+    """Where a process is killed, or stopped until it is resumed."""
 
     manner: TrapAction
     place: Place
@@ -44,11 +44,11 @@ class Trap(NamedTuple):
 
 
 class Transaction:
-    """What is known of a transaction that is open."""
+    """An open transaction."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # Whether something in it was written down: then its end is, too.
+        # Whether a step in it was recorded: then its end is, too.
         self.counts = False
 
 
@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def _has_begun(self) -> bool:
-        """Whether the delivery has begun; what the import and the opening do is not told."""
+        """Whether the delivery has begun; the steps of import and opening are not recorded."""
         return self.phase != "start"
 
     # Statements
@@ -108,7 +108,7 @@ class Watch:
             if connection not in self._known:
                 self._inspect(connection)
             if not in_transaction(connection):
-                self._open.pop(connection, None)  # it was ended in a way that nobody saw
+                self._open.pop(connection, None)  # it was ended in a way that was not watched
             if self._has_begun and self._counts(step):
                 self._spring_trap(step.text, "before")
 
@@ -130,7 +130,7 @@ class Watch:
                 self._note("sql", step.text, self._wording.ours(step.text), number)
 
     def _inspect(self, connection: Any) -> None:
-        """Known is only what was not refused: whoever tries again is refused again."""
+        """Inspect a connection; one that is refused is inspected, and refused, again next time."""
         self._known.pop(connection, None)
         if self._inspector is not None:
             with self._refusals.record_refusals():
@@ -138,7 +138,7 @@ class Watch:
         self._known[connection] = True
 
     def _counts(self, step: Step) -> bool:
-        """Whether a step is worth noting; the frame of a transaction is where its contents are."""
+        """Whether to record a step; BEGIN and COMMIT count where the transaction's contents do."""
         if FRAMES.match(step.text) is None:
             return self._wording is not None and self._wording.counts(step.text)
         transaction = self._open.get(step.connection)
@@ -156,7 +156,7 @@ class Watch:
 
     @contextmanager
     def call(self, text: str) -> Iterator[None]:
-        """Around a call to the outside."""
+        """Record a call to the outside around it."""
         if not self._has_begun:
             yield
             return
@@ -169,7 +169,7 @@ class Watch:
     # Jobs
 
     def record_job_start(self, name: str) -> None:
-        """A worker has a job, and is about to begin with it."""
+        """Record that a worker is about to run a job."""
         if self._wording is not None:
             with self._lock:
                 self._note("job", f"job {name}", TAKEN, None)
@@ -201,7 +201,7 @@ class Watch:
 
 
 def in_transaction(connection: Any) -> bool:
-    """Whether a transaction is open on a connection of whatever driver."""
+    """Whether a transaction is open on a connection of any driver."""
     if hasattr(connection, "in_transaction"):  # sqlite3
         return is_open(connection) and bool(connection.in_transaction)
     if hasattr(connection, "pgconn"):  # psycopg
@@ -215,9 +215,9 @@ def has_unfetched_rows(connection: Any) -> bool:
 
 
 def is_open(connection: Any) -> bool:
-    """A closed connection of SQLite's has no transaction, and says so with an error."""
+    """Whether a SQLite connection is open: a closed one answers with an error."""
     try:
         connection.in_transaction  # noqa: B018
-    except Exception:  # whatever the driver says
+    except Exception:  # drivers raise different ones
         return False
     return True

@@ -1,4 +1,4 @@
-"""A delivery handed over by hand: from a framework without an adapter, a script, a test."""
+"""`app.receive()`: a delivery from a framework without an adapter, a script or a test."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 
 
 def check_direct_delivery(
-    route: Route, headers: Headers, body: bytes, *, method: str, url: str | None, remote: str | None
+    route: Route,
+    headers: Headers,
+    body: bytes,
+    *,
+    method: str = "POST",
+    url: str | None = None,
+    remote: str | None = None,
 ) -> tuple[Request, bytes] | Reply:
-    """The same checks as for a request that was read here; what fails them is answered at once."""
+    """Check what the receiver checks of a request it read; return the reply of a refusal."""
     given: dict[str, object] = {"method": method, "url": url, "remote": remote}
     for what, value in given.items():
         if not isinstance(value, str) and (value is not None or what == "method"):
@@ -34,8 +40,8 @@ def check_direct_delivery(
             return method_not_allowed(route)
         if "content-encoding" in fields:
             refuse_encoding(encoding or "several", decompress=route.decompress)
-        if len(raw) > route.limit:
-            raise too_large(route.limit)
+        if len(raw) > route.max_body:
+            raise too_large(route.max_body)
     except RequestRefused as problem:
         return problem.reply
     return Request(method, headers, url or "", remote, encoding, len(raw)), raw

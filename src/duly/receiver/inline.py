@@ -1,8 +1,7 @@
-"""The lane of deliveries whose handlers run inside their transaction: each has one of its own.
+"""Inline deliveries: their handlers run inside the transaction that writes the event.
 
-Only so many run at a time that the others still find a connection. A handler that blocks runs on
-a thread where the server is awaited, one that is awaited runs on an event loop of duly's where the
-server blocks.
+Only so many run at a time that other deliveries still find a connection. A sync handler under an
+async server runs on a thread; an async handler under a sync server runs on an event loop of duly's.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.core.session import OpenedTransaction
     from duly.inbox.new_event import EventOutcome, NewEvent
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
 
 
 class BoundedOpener(Protocol):
@@ -65,14 +64,14 @@ class OpenerWithDeadline:
 
 
 def release_slot(running: asyncio.Future[list[EventOutcome]], free: asyncio.Semaphore) -> None:
-    """A handler's thread is through; there may be nobody left who wants to hear how."""
+    """Free the slot of a handler's thread; its request may have gone."""
     free.release()
     if not running.cancelled():
         running.exception()
 
 
 class InlineCommit:
-    """Runs handlers in the transactions of whoever opens them, in either colour."""
+    """Runs sync and async handlers in transactions of the store or of the user's ORM."""
 
     def __init__(
         self,
@@ -96,9 +95,9 @@ class InlineCommit:
         self._loop_thread = LoopThread()
 
     async def receive(
-        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+        self, events: Sequence[NewEvent], mode: Mode, registries: Registries | None = None
     ) -> list[EventOutcome]:
-        """Receive and handle one delivery, for a server that is awaited."""
+        """Receive and handle one delivery, on the running event loop."""
         free, loop = self._free_in_loop(), asyncio.get_running_loop()
         until = loop.time() + self._deadline
         self._admit()
@@ -113,19 +112,19 @@ class InlineCommit:
         if mode == "sync":
             opener = OpenerWithDeadline(self._sync_opener, within)
             running = loop.run_in_executor(
-                self._handler_threads(), lambda: finish(receive_inline(opener, events, jobs))
+                self._handler_threads(), lambda: finish(receive_inline(opener, events, registries))
             )
             # Not when the request ends: it may be cancelled, and a thread cannot be.
             running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
             opener = OpenerWithDeadline(self._async_opener, within)
-            return await receive_inline(opener, events, jobs)
+            return await receive_inline(opener, events, registries)
         finally:
             free.release()
 
     def receive_blocking(
-        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+        self, events: Sequence[NewEvent], mode: Mode, registries: Registries | None = None
     ) -> list[EventOutcome]:
         """Receive and handle one delivery on the calling thread."""
         until = time.monotonic() + self._deadline
@@ -135,9 +134,9 @@ class InlineCommit:
             within = until - time.monotonic()
             if mode == "async":
                 opener = OpenerWithDeadline(self._async_opener, within)
-                return self._loop_thread.run(receive_inline(opener, events, jobs))
+                return self._loop_thread.run(receive_inline(opener, events, registries))
             opener = OpenerWithDeadline(self._sync_opener, within)
-            return finish(receive_inline(opener, events, jobs))
+            return finish(receive_inline(opener, events, registries))
         finally:
             self._free.release()
 

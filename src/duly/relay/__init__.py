@@ -1,1 +1,1 @@
-"""The relay: takes staged messages, sends them, and writes down what became of them."""
+"""The relay: leases staged messages, sends them, and records the outcomes. Internal."""

@@ -1,7 +1,7 @@
-"""Sending what is held: each message from its first byte to its end, which is written with others.
+"""Sending leased messages: each from its first byte to its outcome, which is written in batches.
 
-How a message ended is decided once: by its receiver, by a timeout, or by the end of the relay.
-Whoever comes later is not heard.
+The outcome of an attempt is decided once: by the receiver, by a timeout, or by the end of the
+relay. A later decision is ignored.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from duly.outbox.outcome import (
     outcome_of_attempt,
     outcome_of_interruption,
 )
-from duly.relay.destinations import Destinations
-from duly.relay.lease_clock import lease_clock_of
+from duly.relay.destination import Destinations
+from duly.relay.in_flight import lease_clock_of
 from duly.relay.stats import Relayed
 from duly.service.completer import Completer
 
@@ -32,28 +32,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.errors import StoreRefused
-    from duly.relay.dependencies import RelayDependencies
     from duly.relay.destination import Destination
     from duly.relay.in_flight import InFlight
     from duly.relay.sender import Sender
-    from duly.relay.settings import RelaySettings
+    from duly.relay.settings import RelayDependencies, RelaySettings
 
 logger = logging.getLogger("duly")
-# Seconds that a transport has to obey a cancellation.
+# Seconds that a transport has to end after it is cancelled.
 OBEYING = 2.0
-# Ends that are not written yet, for each message on its way: then nothing more is taken.
+# Outcomes not yet written for each message in flight, above which no more are leased.
 UNSETTLED = 4
 
 
 class Dispatcher:
-    """Sends what is in the depot.
+    """Sends leased messages, to each destination in turn.
 
     Args:
         dependencies: what the relay works with.
-        settings: what it was told.
+        settings: how the relay works.
         sender: makes one attempt.
-        on_progress: called whenever there is room again, or one end more is written.
-        stop: called where this process must start anew.
+        on_progress: called when there is room again, or outcomes were written.
+        stop: called if the process must be restarted.
     """
 
     def __init__(
@@ -85,40 +84,42 @@ class Dispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether it has any message, or an end that is not written yet."""
+        """True if it has a message, or an outcome to write."""
         return self.destinations.leased_count > 0 or self._completer.pending > 0
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be taken before something has ended."""
+        """True if nothing more should be leased for now."""
         return self.destinations.room <= 0 or self._completer.pending > self._most_unsettled
 
-    # Beginning
+    # Start
 
     def start(self) -> int:
-        """Begin to send what may be sent, to each destination in turn; how many."""
+        """Start to send what may be sent, to each destination in turn; return how many."""
         begun, room = 0, self.destinations.free
-        for lane in self.destinations.with_waiting():
-            if lane.closed:
-                self._release_waiting(lane)
-        lanes = self.destinations.with_waiting()
-        # Whoever has the fewest on their way comes first, or a few slow ones would keep all slots.
-        lanes.sort(key=lambda lane: len(lane.running))
-        while lanes and begun < room:
+        for destination in self.destinations.with_waiting():
+            if destination.closed:
+                self._release_waiting(destination)
+        ready = self.destinations.with_waiting()
+        # The destination with the fewest in flight comes first, or slow ones would keep all slots.
+        ready.sort(key=lambda destination: len(destination.running))
+        while ready and begun < room:
             going: list[Destination] = []
-            asked = lanes[: room - begun]
-            for lane in asked:
-                lane.hung = self._sender.count_hung(lane.name)
-                parcel = self.destinations.pop_next(lane)
-                if parcel is None:
+            asked = ready[: room - begun]
+            for destination in asked:
+                destination.hung = self._sender.count_hung(destination.name)
+                in_flight = self.destinations.pop_next(destination)
+                if in_flight is None:
                     continue
-                going.append(lane)
-                if self.lease_clock.is_long_enough(parcel, self._sender.timeout(lane.name)):
-                    self._start_sending(lane, parcel)
+                going.append(destination)
+                if self.lease_clock.is_long_enough(
+                    in_flight, self._sender.timeout(destination.name)
+                ):
+                    self._start_sending(destination, in_flight)
                     begun += 1
                 else:
-                    self._give_back(parcel)
-            lanes = [*lanes[len(asked) :], *going]
+                    self._release(in_flight)
+            ready = [*ready[len(asked) :], *going]
         return begun
 
     def _start_sending(self, destination: Destination, in_flight: InFlight) -> None:
@@ -128,12 +129,12 @@ class Dispatcher:
         in_flight.task = asyncio.get_running_loop().create_task(self._send(destination, in_flight))
 
     async def _send(self, destination: Destination, in_flight: InFlight) -> None:
-        """One attempt, from its first byte to what is to be written about its end."""
+        """Make one attempt, and record its outcome."""
         try:
             await self._sender.send(in_flight.leased, self.lease_clock.seconds_for_call(in_flight))
             ended = SENT
         except asyncio.CancelledError:
-            # By the relay, which said how it ends; or by something inside of the transport.
+            # By the relay, which has set the outcome; or inside the transport.
             ended = in_flight.ended or self._outcome_of_error(
                 in_flight, RuntimeError("it was cancelled inside")
             )
@@ -143,16 +144,16 @@ class Dispatcher:
         except Stuck as problem:
             ended = self._outcome_of_error(in_flight, problem)
             self._report_stuck(problem)
-        except BaseException as problem:  # whatever it is: a task that dies would keep its slot
+        except BaseException as problem:  # any error: a task that dies would keep its slot
             ended = self._outcome_of_error(in_flight, problem)
         self._finish(destination, in_flight, ended)
 
-    # Ending
+    # Outcome
 
     def _report_stuck(self, problem: Stuck) -> None:
-        """Threads cannot be ended: a process that has no room for more must start anew."""
+        """Stop the relay: hung threads cannot be ended, and there is no room for more."""
         if not self.relayed.stuck:
-            logger.critical("%s: this process must start anew", problem)
+            logger.critical("relay stuck: restart required: %s", problem)
             self.relayed.stuck = True
             self._stop()
 
@@ -167,7 +168,7 @@ class Dispatcher:
         )
 
     def _finish(self, destination: Destination, in_flight: InFlight, ended: MessageOutcome) -> None:
-        """The slot is free; the end is written with others."""
+        """Free the slot, and have the outcome written."""
         if (
             in_flight not in destination.running
         ):  # it was given back before, and does not count any more
@@ -187,11 +188,11 @@ class Dispatcher:
         self._on_progress()
 
     def _release_waiting(self, destination: Destination) -> None:
-        """Give back what is held and was not begun."""
-        for parcel in self.destinations.pop_all(destination):
-            self._give_back(parcel)
+        """Release the messages that wait for this destination."""
+        for in_flight in self.destinations.pop_all(destination):
+            self._release(in_flight)
 
-    def _give_back(self, in_flight: InFlight) -> None:
+    def _release(self, in_flight: InFlight) -> None:
         in_flight.ended = RELEASED
         self._completer.add(in_flight, in_flight.settlement(RELEASED))
 
@@ -199,15 +200,15 @@ class Dispatcher:
         if run.started_at is not None or not held:
             self.relayed.count(run, ended, held=held)
 
-    # The end of all
+    # Drain
 
     def release_unstarted(self) -> None:
-        """Give back what was not begun: it costs the message nothing."""
-        for lane in self.destinations.by_name.values():
-            self._release_waiting(lane)
+        """Release every waiting message: it costs the message nothing."""
+        for destination in self.destinations.by_name.values():
+            self._release_waiting(destination)
 
     async def abandon(self, patience: float = 0.0) -> None:
-        """Give everything back, at once; the database has a while to take it."""
+        """Release everything now; wait up to ``patience`` seconds and more for the database."""
         self.release_unstarted()
         await self._stop_sending()
         try:
@@ -215,36 +216,34 @@ class Dispatcher:
                 await self._completer.flush()
         except TimeoutError:
             logger.warning(
-                "%d messages could not be given back, their leases will run out",
+                "%d messages could not be released, their leases will run out",
                 self._completer.pending,
             )
 
     async def _stop_sending(self) -> None:
-        """Stop what is on its way; what does not obey is left behind."""
+        """Cancel messages in flight; leave behind those that do not end."""
         running = self.destinations.list_running()
         if running:
-            logger.warning(
-                "%d messages on their way are given back, and may have arrived", len(running)
-            )
-        tasks = [parcel.task for parcel in running if parcel.task is not None]
-        for parcel in running:
-            # It may have arrived: whoever sends it again knows that from the count.
-            parcel.ended = outcome_of_interruption(parcel.leased)
+            logger.warning("%d messages in flight are released, and may have arrived", len(running))
+        tasks = [in_flight.task for in_flight in running if in_flight.task is not None]
+        for in_flight in running:
+            # It may have arrived: the next attempt knows that from the count.
+            in_flight.ended = outcome_of_interruption(in_flight.leased)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=OBEYING)
-        for lane in self.destinations.by_name.values():
-            for parcel in list(lane.running):
-                if parcel.task is not None and not parcel.task.done():
-                    logger.warning("message %s does not let itself be stopped", parcel.leased.id)
-                    self._finish(lane, parcel, outcome_of_interruption(parcel.leased))
-                else:  # it was cancelled before its first step
-                    self._finish(lane, parcel, RELEASED)
+        for destination in self.destinations.by_name.values():
+            for in_flight in list(destination.running):
+                if in_flight.task is not None and not in_flight.task.done():
+                    logger.warning("message %s cannot be cancelled", in_flight.leased.id)
+                    self._finish(destination, in_flight, outcome_of_interruption(in_flight.leased))
+                else:  # cancelled before its first step
+                    self._finish(destination, in_flight, RELEASED)
 
 
 def dead_settlement(one: MessageSettlement, problem: StoreRefused) -> MessageSettlement:
-    """What to write where the database never takes the end of a message: it is dead."""
+    """Return what to write if the database refuses the outcome: the message is dead."""
     error = reason_record(
         f"its end was refused: {problem}", one.attempt, "duly.errors.StoreRefused"
     )

@@ -1,17 +1,18 @@
-"""The relay: from the first look at the outbox to the last message whose end is written."""
+"""The relay: from its start to the last recorded outcome, with its heartbeat."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
+from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress, StoreUnavailable
+from duly.jobs.statements import WORKERS_BEAT, WORKERS_LEAVE
 from duly.relay.dispatcher import Dispatcher
-from duly.relay.fetcher import MessageFetcher
-from duly.relay.heartbeat import RelayHeartbeat
-from duly.relay.poller import Poller
-from duly.relay.rescue import Rescuer
+from duly.relay.poller import MessageFetcher, Poller, Rescuer
 from duly.relay.sender import Sender
 from duly.service.maintenance import flush_counters_periodically, prune_periodically
 from duly.stores.shielding import cancel_until_done, shield_to_end
@@ -19,22 +20,27 @@ from duly.stores.shielding import cancel_until_done, shield_to_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from duly.relay.dependencies import RelayDependencies
-    from duly.relay.settings import RelaySettings
+    from duly.core.host import Host
+    from duly.core.session import Runner, Session
+    from duly.relay.settings import RelayDependencies, RelaySettings
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Until
 
 logger = logging.getLogger("duly")
 # Seconds for a database that is busy or restarting when a relay begins.
 STARTING = 20.0
-# Seconds between two looks for lost leases, where the leases themselves are long.
+# Seconds between two rescues, if the leases themselves are long.
 RESCUING = 5.0
-# Seconds between two looks at the clock while it ends.
+# Seconds between two checks while it drains.
 WATCH = 0.1
+# Seconds before another try of a beat that could not be written.
+AGAIN = 1.0
+# Seconds for which a heartbeat counts: three may be missed.
+BELIEVED = 60.0
 
 
 class Relay:
-    """One process's share of the sending, in one event loop."""
+    """Sends messages in one event loop."""
 
     def __init__(
         self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
@@ -44,7 +50,7 @@ class Relay:
         self._pauses = pauses = settings.pauses
         self._wakeup = dependencies.wakeup
         self._grace = settings.grace.total_seconds()
-        # Tests have one that only remembers what it was given.
+        # Tests pass one that only records.
         self._sender = Sender(dependencies.outgoing) if sender is None else sender
         self._dispatcher = Dispatcher(
             dependencies, settings, self._sender, on_progress=self._wake_fetcher, stop=self._stop
@@ -63,16 +69,16 @@ class Relay:
         return self._dispatcher.relayed
 
     def stop(self) -> None:
-        """Take no more messages, and end when those on their way are through. From any thread."""
+        """Lease no more messages, and end when those in flight have ended. From any thread."""
         self._call_in_loop(self._stop)
 
     def stop_now(self) -> None:
-        """Give back what is on its way, and end. From any thread."""
+        """Release messages in flight, and end. From any thread."""
         self._stopping_now = True
         self.stop()
 
     def wake(self) -> None:
-        """Look for messages now. From any thread."""
+        """Poll now: the wake-up rang. From any thread."""
         if not self._poller.notified:
             self._call_in_loop(self._notify_poller)
 
@@ -88,7 +94,7 @@ class Relay:
         self._fetcher.wake_event.set()
 
     def _call_in_loop(self, call: Callable[[], None]) -> None:
-        if self._loop is None:  # it has not begun, and nobody else touches it
+        if self._loop is None:  # not started: no other thread uses it yet
             call()
             return
         try:
@@ -97,7 +103,7 @@ class Relay:
             return
 
     async def run(self, until: Until = "stopped") -> Relayed:
-        """Send until there is nothing to send now, or until told to stop."""
+        """Send until nothing is due, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._wakeup.add_listener("messages", self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers(until)]
@@ -108,7 +114,7 @@ class Relay:
             if await self._retry_until_started():
                 await self._fetcher.run(until)
             await self._drain()
-        except BaseException:  # cancelled, or worse: what is held is given back
+        except BaseException:  # cancelled, or worse: release what is leased
             await shield_to_end(self._dispatcher.abandon())
             raise
         finally:
@@ -118,9 +124,9 @@ class Relay:
         return self.relayed
 
     def _helpers(self, until: Until) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the sending itself.
+        """Return the background tasks.
 
-        A relay that ends by itself has no heartbeat: messages that are staged later wait again.
+        A relay that ends when idle has no heartbeat: messages staged later wait again.
         """
         pause = min(self._dispatcher.lease_clock.seconds / 4, RESCUING)
         return [
@@ -131,17 +137,17 @@ class Relay:
         ]
 
     def _on_helper_done(self, helper: asyncio.Task[None]) -> None:
-        """What goes on beside the work must not end in silence."""
+        """Stop the relay if a background task fails."""
         problem = None if helper.cancelled() else helper.exception()
         if problem is not None:
-            logger.critical("a part of this relay failed, it ends: %r", problem)
+            logger.critical("a background task of this relay failed, it stops: %r", problem)
             self._failure = problem
             self._stop()
 
     async def _retry_until_started(self) -> bool:
-        """Begin although the database is busy or restarting just now, but not if it stays away.
+        """Wait for a busy or restarting database, up to `STARTING` seconds.
 
-        Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
+        Returns False if the relay was told to stop before that.
         """
         until = self._host.monotonic() + STARTING
         while True:
@@ -152,13 +158,13 @@ class Relay:
                     return False
                 if self._host.monotonic() > until:
                     raise
-                logger.warning("the relay cannot begin yet, trying again: %s", problem)
+                logger.warning("the relay cannot start yet, trying again: %s", problem)
                 await self._fetcher.sleep_until_woken(self._pauses.latest)
             else:
                 return True
 
     async def _drain(self) -> None:
-        """Release what was not begun, let the rest arrive, and give that back when time is up."""
+        """Release waiting messages, wait for those in flight, and release them after the grace."""
         until = self._host.monotonic() + self._grace
         dispatcher = self._dispatcher
         dispatcher.release_unstarted()
@@ -181,3 +187,48 @@ class Relay:
             await self._heartbeat.end()
         except DulyError as problem:
             logger.warning("the last counters could not be written: %s", problem)
+
+
+class RelayHeartbeat:
+    """A relay's row among the workers, without queues.
+
+    Leases of messages run out by themselves and need no heartbeat. It is there for the warning that
+    no relay is alive, and for `duly outbox`.
+    """
+
+    def __init__(self, runner: Runner, host: Host, pause: float) -> None:
+        self._runner = runner
+        self._id = host.new_id()
+        self._pause = pause
+        self._has_beaten = False
+
+    async def run(self) -> None:
+        """Beat for as long as the relay runs."""
+        while True:
+            try:
+                await self._runner.run_autocommit(self._beat, wait=WAIT)
+            except DulyError as problem:
+                logger.debug("the heartbeat of this relay was not written: %s", problem)
+                await asyncio.sleep(AGAIN)
+            else:
+                self._has_beaten = True
+                await asyncio.sleep(self._pause)
+
+    async def end(self) -> None:
+        """Remove the row, if there was a beat."""
+        if self._has_beaten:
+            await self._runner.run_autocommit(self._leave, wait=WAIT)
+
+    async def _beat(self, session: Session) -> None:
+        await session.rows(
+            WORKERS_BEAT,
+            id=self._id,
+            host=socket.gethostname()[:200],
+            pid=os.getpid(),
+            queues="[]",
+            idle=False,
+            lease=int(BELIEVED * 1_000_000),
+        )
+
+    async def _leave(self, session: Session) -> None:
+        await session.rows(WORKERS_LEAVE, id=self._id)

@@ -1,4 +1,4 @@
-"""One attempt to send a message: by HTTP, or through a transport of the user's own."""
+"""One attempt to send a message: by HTTP, or through the user's own transport."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("duly")
 T = TypeVar("T")
-# Calls of one signer that may hang; it may ask somebody for a token.
+# Calls of one signer that may hang; a signer may ask a server for a token.
 MOST_SIGNING = 100
-# Seconds that a coroutine has to obey a cancellation.
+# Seconds that a coroutine has to end after it is cancelled.
 OBEYING = 1.0
-# Pieces of it: each costs some time.
+# Pieces of a response that are read: each costs some time.
 MOST_PARTS = 200
-# Seconds for the body of an answer, of which nothing is kept.
+# Seconds for the body of a response, of which nothing is kept.
 READING = 2.0
-# Addresses that are remembered as httpx reads them.
+# Parsed URLs that are cached.
 MOST_ADDRESSES = 256
 
 
 @cache
 def user_agent() -> str:
-    """How the relay introduces itself."""
+    """The User-Agent of the relay."""
     try:
         return f"duly/{version('duly')}"
     except PackageNotFoundError:
@@ -55,7 +55,7 @@ def user_agent() -> str:
 
 
 def root_cause(problem: BaseException) -> str:
-    """What went wrong at the bottom: the system's own words, where there are any."""
+    """Return the operating system's message at the root of an error, or the error's own."""
     at: BaseException | None = problem
     while at is not None:
         if isinstance(at, OSError) and at.strerror:
@@ -66,7 +66,7 @@ def root_cause(problem: BaseException) -> str:
 
 @dataclass(slots=True)
 class ThreadCall:
-    """A call on a thread: whether it has ended, and whether nobody waits for it any more."""
+    """A call on a thread: whether it has ended, and whether it was abandoned."""
 
     ended: bool = False
     abandoned: bool = False
@@ -80,25 +80,25 @@ class Sender:
         self._guarded: AsyncGuardedTransport | None = None
         self._agent = user_agent()
         self._addresses: dict[str, httpx.URL] = {}
-        # Calls that were given up, and whose threads have not come back.
+        # Abandoned calls whose threads have not come back.
         self._hung: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Load what sending by HTTP needs, on a thread: it takes a while, and nobody waits yet."""
+        """Load the HTTP client, on a thread and before the first message: it takes a while."""
         try:
             self._http_transport()
         except ImportError:  # told where a message needs it
             return
 
     def timeout(self, destination: str) -> float:
-        """How long one attempt may take, in seconds."""
+        """Seconds that one attempt may take."""
         transport = self._outgoing.transports.get(destination)
         limit = self._outgoing.egress.deadline if transport is None else transport.timeout
         return limit.total_seconds()
 
     async def send(self, leased: LeasedMessage, most: float) -> None:
-        """Send it; returns if it has arrived, and raises what went wrong otherwise.
+        """Send it; return if it has arrived, else raise what went wrong.
 
         ``most`` is how many seconds are left of its lease.
         """
@@ -145,7 +145,7 @@ class Sender:
             raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
 
     def _parse_url(self, url: str) -> httpx.URL:
-        """An address as httpx has it; messages go to the same few, and reading one is dear."""
+        """Parse a URL, with a cache: messages go to the same few, and parsing is slow."""
         import httpx
 
         found = self._addresses.get(url)
@@ -156,9 +156,9 @@ class Sender:
         return found
 
     def _check_egress(self, message: Message) -> None:
-        """What the process that staged it has allowed, and this one has not: another may send it.
+        """Refuse a URL that this process does not allow: another relay may send it.
 
-        A deploy goes from process to process. Where a name leads is checked when it is dialled.
+        During a deploy the guards of two processes differ. Addresses are checked on connect.
         """
         try:
             self._outgoing.egress.check(message.url)
@@ -166,9 +166,9 @@ class Sender:
             raise Unsendable(str(problem)) from problem
 
     async def _drain_response(self, response: Any) -> None:
-        """Read the answer to its end, so that the connection can be used again; or give it up.
+        """Read the response to its end, so that the connection can be reused; or close it.
 
-        The status has said all there is to say: a body that breaks or drips changes nothing.
+        The status is the outcome: a body that breaks or drips changes nothing.
         """
         import httpx
 
@@ -177,11 +177,10 @@ class Sender:
             async with asyncio.timeout(READING):
                 async for part in response.stream:
                     read, parts = read + len(part), parts + 1
-                    # Nobody wants to know the rest.
                     if read > self._outgoing.egress.limit or parts > MOST_PARTS:
                         break
         except (httpx.TransportError, TimeoutError) as problem:
-            logger.debug("the rest of an answer was not read: %r", problem)
+            logger.debug("the rest of a response was not read: %r", problem)
         finally:
             await response.aclose()
 
@@ -207,7 +206,7 @@ class Sender:
         if self._guarded is None:
             from duly.http_client.async_transport import AsyncGuardedTransport
 
-            # How much of an answer is read is decided here, and nothing of it is unpacked.
+            # How much of a response is read is decided here, and nothing is decompressed.
             self._guarded = AsyncGuardedTransport(
                 self._outgoing.egress, limit=sys.maxsize, unpacked=False
             )
@@ -234,7 +233,7 @@ class Sender:
             raise UsageError(f"transport {name} returned the class {answer.__name__}: call it")
 
     async def _call_transport(self, transport: Transport, wanted: dict[str, object]) -> object:
-        """What a transport returns; one that blocks runs on a thread of its own."""
+        """Call a transport; a sync one runs on a thread of its own."""
         if transport.mode == "async":
             return await await_or_abandon(transport.call(**wanted))
         name = f"transport {transport.name}"
@@ -243,11 +242,11 @@ class Sender:
         )
 
     def count_hung(self, destination: str) -> int:
-        """How many calls of a transport were given up and have not come back."""
+        """How many abandoned calls of a transport have not come back."""
         return self._hung.get(f"transport {destination}", 0)
 
     async def _call_on_thread(self, name: str, most: int, call: Callable[[], T]) -> T:
-        """What a call that blocks returns; refused where too many of its kind hang."""
+        """Make a blocking call on a thread; refused if too many of its kind hang."""
         with self._lock:
             if self._hung[name] >= most:
                 raise Stuck(f"{self._hung[name]} earlier calls of {name} hang")
@@ -276,7 +275,7 @@ class Sender:
 
 
 async def await_or_abandon(call: Coroutine[Any, Any, object]) -> object:
-    """What a coroutine returns; it is not waited for if it does not let itself be cancelled."""
+    """Await a coroutine; if it is cancelled and does not end, leave it behind."""
     task = asyncio.ensure_future(contain_system_exit(call))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
     try:
@@ -289,7 +288,7 @@ async def await_or_abandon(call: Coroutine[Any, Any, object]) -> object:
 
 
 async def contain_system_exit(call: Coroutine[Any, Any, object]) -> object:
-    """The same, where ``sys.exit()`` is a failure of the call and not the end of the event loop."""
+    """Await a call; ``sys.exit()`` in it is an error of the call, not the end of the event loop."""
     try:
         return await call
     except SystemExit as problem:

@@ -1,4 +1,4 @@
-"""What a relay did, for whoever asked it, and for the counters."""
+"""What became of a relay's messages: for the caller, the log and the counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.exports import export_type
+from duly.core.exports import export_type, old_names
 from duly.core.failures import failure_reason
 from duly.inbox.counters import PendingCounters, flush
 
@@ -21,6 +21,7 @@ relay_log = logging.getLogger("duly.relay")
 
 
 @export_type
+@old_names("relayed", again="retried")
 @dataclass(slots=True)
 class Relayed:
     """What became of the messages that a relay had.
@@ -28,7 +29,7 @@ class Relayed:
     Args:
         sent: arrived, as far as the receiver said so.
         resent: attempts at messages that may have arrived before; each carried the same id.
-        again: to be tried again later.
+        retried: to be tried again later.
         dead: out of attempts, or refused by their receiver.
         lost: taken over by another relay before the end was written here.
         rescued: taken back from relays that were lost.
@@ -37,22 +38,22 @@ class Relayed:
 
     sent: int = 0
     resent: int = 0
-    again: int = 0
+    retried: int = 0
     dead: int = 0
     lost: int = 0
     rescued: int = 0
     stuck: bool = False
     _tally: PendingCounters = field(default_factory=PendingCounters, repr=False, compare=False)
 
-    def begin(self, parcel: InFlight) -> None:
-        """Count an attempt that begins."""
-        if parcel.may_have_arrived:
+    def begin(self, in_flight: InFlight) -> None:
+        """Count an attempt that starts."""
+        if in_flight.may_have_arrived:
             self.resent += 1
-            self._tally.count(parcel.leased.destination, "message_resent")
+            self._tally.count(in_flight.leased.destination, "message_resent")
 
-    def count(self, parcel: InFlight, ended: MessageOutcome, *, held: bool) -> None:
-        """Count one attempt that has ended, and tell of what a person should know."""
-        leased = parcel.leased
+    def count(self, in_flight: InFlight, ended: MessageOutcome, *, held: bool) -> None:
+        """Count an attempt that has ended, and log what an operator should know."""
+        leased = in_flight.leased
         if not held:
             self.lost += 1
             logger.warning(
@@ -66,7 +67,7 @@ class Relayed:
                 "sent %s to %s in %.1f ms, attempt %d",
                 leased.id,
                 leased.destination,
-                parcel.elapsed / 1000,
+                in_flight.elapsed / 1000,
                 leased.attempts + leased.rescues + 1,
             )
         elif ended.kind == "dead":
@@ -81,7 +82,7 @@ class Relayed:
                 failure_reason(ended.error),
             )
         else:
-            self.again += 1
+            self.retried += 1
             if ended.error is not None and not ended.attempts_used:
                 logger.warning(
                     "message %s to %s cannot be sent from here, again in %.1f s: %s",
@@ -103,12 +104,12 @@ class Relayed:
         self._tally.count(leased.destination, f"message_{ended.kind if held else 'lost'}")
 
     def count_rescued(self, destination: str) -> None:
-        """Count a message that was taken back."""
+        """Count a rescued message."""
         self.rescued += 1
         self._tally.count(destination, "message_rescued")
 
     async def flush(self, runner: Runner) -> None:
-        """Write the counters; what cannot be written now is kept for the next time."""
+        """Write the counters; keep them if that fails."""
         tally, self._tally = self._tally, PendingCounters()
         if not tally:
             return

@@ -45,7 +45,7 @@ class Banner(NamedTuple):
             for path, route in self.app.site.routes.items()
         ]
         rows.append(("worker", self.worker_line()))
-        if self.app.registry.outgoing.is_configured or not self.relay:
+        if self.app.registries.outbox.is_configured or not self.relay:
             rows.append(("relay", self.relay_line()))
         if self.processes:
             rows.append(("ready?", f"GET {self.base}/readyz"))
@@ -69,7 +69,7 @@ class Banner(NamedTuple):
         """Return which relay sends the messages."""
         if not self.relay:
             return f"none here; messages wait for one: duly relay {self.name}"
-        return relay_text(self.app.registry.outgoing, RelaySettings())
+        return relay_text(self.app.registries.outbox, RelaySettings())
 
     def members(self) -> dict[str, Json]:
         """Return the banner for programs."""
@@ -80,7 +80,7 @@ class Banner(NamedTuple):
             "store": store_address(self.app),
             "workers": self.processes or None,
             "worker": None if plan is None else plan.members(),
-            "relay": relay_members(self.app.registry.outgoing, RelaySettings())
+            "relay": relay_members(self.app.registries.outbox, RelaySettings())
             if self.relay
             else None,
             "sources": [

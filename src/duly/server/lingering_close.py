@@ -26,7 +26,7 @@ class LingeringTransport:
     Args:
         transport: of the connection.
         loop: in which it lives.
-        may_be_sending: whether bytes of a request may be on their way when it is closed.
+        may_be_sending: returns True if bytes of a request may be on their way when it is closed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LingeringTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send; nothing follows the last answer."""
+        """Send, unless the last answer was sent."""
         if self._end is None:
             self._transport.write(data)
 
@@ -93,6 +93,6 @@ class LingeringTransport:
             self._end = self._loop.call_later(self._seconds, self._transport.abort)
 
     def forget(self) -> None:
-        """The connection is lost: there is nothing to wait for."""
+        """Cancel the timer of a connection that is lost."""
         if self._end is not None:
             self._end.cancel()

@@ -13,6 +13,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.app.loading import load_app
 from duly.app.output import printable, without_passwords
 
 if TYPE_CHECKING:
@@ -198,9 +199,17 @@ def configure_logging(*, level: str, as_json: bool, access: bool = True) -> LogF
     return formatter
 
 
+def load_app_and_log(name: str, *, level: str, as_json: bool, access: bool = True) -> Duly:
+    """Configure the log, load an application, and hide its secrets in the log."""
+    formatter = configure_logging(level=level, as_json=as_json, access=access)
+    app = load_app(name)
+    formatter.secrets = tuple(secrets_of(app))
+    return app
+
+
 def secrets_of(app: Duly) -> Iterable[str]:
     """Return the secrets of an application's sources and signers, as they may appear in a text."""
     texts = [text for route in app.site.routes.values() for text in route.source.texts_to_hide()]
-    for signer in app.registry.outgoing.signers.values():
+    for signer in app.registries.outbox.signers.values():
         texts += signer.texts_to_hide()
     return [text for text in texts if len(text) >= SHORTEST_HIDDEN]

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from duly.app.loading import load_app
 from duly.app.output import one_line
-from duly.server.logging import configure_logging, secrets_of
+from duly.server.logging import load_app_and_log
 from duly.server.serve import ENDED, serve
 from duly.server.shutdown import AT_ONCE, FAILED, LAST, REPLACE, catch_signals
 
@@ -171,15 +170,13 @@ def run_server_process(settings: ServerSettings, listener: socket.socket, pipe: 
     """Serve in a process of its own, and exit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    formatter = configure_logging(
-        level=settings.level, as_json=settings.json, access=settings.access
-    )
     try:
-        app = load_app(settings.app)
+        app = load_app_and_log(
+            settings.app, level=settings.level, as_json=settings.json, access=settings.access
+        )
     except Exception as problem:
         logger.error("%s", one_line(problem))
         sys.exit(FAILED)
-    formatter.secrets = tuple(secrets_of(app))
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101  # this process was started by one
     sys.exit(

@@ -48,7 +48,7 @@ OVERLOADED: Final = refusal_reply(
 
 
 async def answer_with(reply: Reply, scope: Scope, _: Receive, send: Send) -> None:
-    """Answer for the application."""
+    """Answer in place of the application."""
     asgi.log_request(scope["method"], scope["path"], reply, time.perf_counter())
     headers = [(name.encode(), value.encode()) for name, value in reply.pairs()]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
@@ -56,7 +56,7 @@ async def answer_with(reply: Reply, scope: Scope, _: Receive, send: Send) -> Non
 
 
 def write_answer(reply: Reply) -> bytes:
-    """Write a whole answer, where there is no request that the application could answer."""
+    """Return a whole answer, for what is no request that the application could answer."""
     lines = [f"{name}: {value}\r\n".encode() for name, value in reply.pairs()]
     return b"".join([STATUS_LINE[reply.status], *lines, b"\r\n", reply.body])
 
@@ -73,13 +73,13 @@ class PipelineFlowControl(FlowControl):
         self._waiting = waiting
 
     def resume_reading(self) -> None:
-        """Read on, unless there is enough to do."""
+        """Read on, unless requests wait."""
         if not self._waiting:
             super().resume_reading()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's connection, with an end to the patience for headers."""
+    """uvicorn's connection, with bounds on the time and size of headers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -109,18 +109,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel the timers."""
         self._cancel_header_timer()
         self._closing.forget()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Finish what is under way; a client that goes on sending is given less time."""
+        """Answer what is under way; a client that goes on sending is given less time."""
         self._closing.hurry()
         super().shutdown()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what is left of the headers afterwards must come soon, and not be too much."""
+        """Parse; the rest of the headers must come in time, and within bounds."""
         if self.transport.is_closing():
             self._closing.discard(len(data))
         elif not self._stopped_parsing:
@@ -157,7 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin a request with Upgrade once more; returns its head, without that header.
 
         RFC 9110 lets a server ignore the header (section 7.8). httptools ends such a request at
-        its headers and cannot be told otherwise, so a fresh parser reads what makes no difference
+        its headers and has no setting for that, so a fresh parser reads what makes no difference
         to where the request ends, and then its body.
         """
         head = write_head(
@@ -183,14 +183,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start counting a request."""
         self._in_headers = self._begun = True
         self._between_requests = False
         self._size, self._whole = self._whole, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; a trailer, which comes after the body, is none."""
+        """Keep a header; ignore a trailer, which comes after the body."""
         if self._in_headers:
             super().on_header(name, value)
 
@@ -226,19 +226,19 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._serve_over_limit if full else self._wrapped_app
 
     async def _serve_over_limit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer for the application while there are too many connections."""
+        """Answer 503 in place of the application, except for its probes."""
         if scope["path"] in (HEALTH, READY):
             await self._wrapped_app(scope, receive, send)
         else:
             await answer_with(OVERLOADED, scope, receive, send)
 
     def on_body(self, body: bytes) -> None:
-        """Some of the body."""
+        """Reset the bound on headers: the application bounds the body."""
         self._size = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is here."""
+        """End a request, unless it is parsed again without its Upgrade."""
         if not self._upgrading:
             self._between_requests = True
             self._first = False

@@ -155,7 +155,7 @@ class DulyServer(uvicorn.Server):
                 plan.settings(self._settings.drain, self._settings.lease),
                 on_end=lambda: self._call_on_service_end(self._worker),
                 restart_on_error=True,
-                in_loop=self._app.in_one_loop,
+                in_loop=self._app.process.in_one_loop,
             )
             self._worker.start()
 
@@ -167,7 +167,7 @@ class DulyServer(uvicorn.Server):
                 RelaySettings(lease=self._settings.relay_lease, grace=grace),
                 on_end=lambda: self._call_on_service_end(self._relay),
                 restart_on_error=True,
-                in_loop=self._app.in_one_loop,
+                in_loop=self._app.process.in_one_loop,
             )
             self._relay.start()
 
@@ -273,7 +273,7 @@ async def close_app(app: Duly, server: DulyServer, *, log_end: bool) -> int:
         await flush_counters(app)
     else:
         await app.aclose()
-        await app.release_loop()
+        await app.process.release_loop()
     if server.must_restart and not server.gave_up:
         replace_process(server.spare_listener)
     if server.started and not server.gave_up and log_end:

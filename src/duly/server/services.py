@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from duly.jobs.handlers import QUEUE
 from duly.service.service_thread import ServiceTask, ServiceThread, keep_connections
 from duly.worker.settings import CONCURRENCY, LEASE, worker_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from typing import Unpack
 
     from duly.app.duly import Duly
     from duly.core.json_bytes import Json
@@ -70,7 +71,7 @@ def job_handlers(app: Duly) -> list[Handler]:
         if not route.inline
         for handler in route.handlers.all()
     ]
-    return [*app.registry.plain.values(), *deferred]
+    return [*app.registries.jobs.plain.values(), *deferred]
 
 
 def plan_worker(
@@ -90,48 +91,7 @@ def plan_worker(
     )
 
 
-def worker_service(
-    app: Duly,
-    settings: WorkerSettings,
-    *,
-    on_end: Callable[[], object],
-    until: Until = "stopped",
-    restart_on_error: bool = False,
-    in_loop: bool = False,
-) -> ServiceThread[Worked]:
-    """Make a worker for an application, not started; on a thread, or in the running event loop."""
-    kind = ServiceTask if in_loop else ServiceThread
-    return kind(
-        lambda: app.worker(settings),
-        keep_connections if in_loop else app.release_loop,
-        until=until,
-        restart_on_error=restart_on_error,
-        on_end=on_end,
-    )
-
-
 # The relay
-
-
-def relay_service(
-    app: Duly,
-    settings: RelaySettings,
-    *,
-    on_end: Callable[[], object],
-    until: Until = "stopped",
-    restart_on_error: bool = False,
-    in_loop: bool = False,
-) -> ServiceThread[Relayed]:
-    """Make a relay for an application, not started; on a thread, or in the running event loop."""
-    kind = ServiceTask if in_loop else ServiceThread
-    return kind(
-        lambda: app.relaying(settings),
-        keep_connections if in_loop else app.release_loop,
-        name="relay",
-        until=until,
-        restart_on_error=restart_on_error,
-        on_end=on_end,
-    )
 
 
 def relay_text(registry: OutboxRegistry, settings: RelaySettings) -> str:
@@ -163,3 +123,39 @@ def shorten_list(names: Iterable[str]) -> str:
     more = len(every) - MOST_NAMED
     shown = ", ".join(every[:MOST_NAMED]) or "none"
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+# Both
+
+
+class ServiceOptions(TypedDict, total=False):
+    """How a worker or a relay runs on its thread; see `ServiceThread`."""
+
+    on_end: Callable[[], object]
+    until: Until
+    restart_on_error: bool
+
+
+def worker_service(
+    app: Duly, settings: WorkerSettings, *, in_loop: bool = False, **how: Unpack[ServiceOptions]
+) -> ServiceThread[Worked]:
+    """Make a worker for an application, not started; on a thread, or in the running event loop."""
+    kind, release = service_kind(app, in_loop=in_loop)
+    return kind(lambda: app.process.worker(settings), release, **how)
+
+
+def relay_service(
+    app: Duly, settings: RelaySettings, *, in_loop: bool = False, **how: Unpack[ServiceOptions]
+) -> ServiceThread[Relayed]:
+    """Make a relay for an application, not started; on a thread, or in the running event loop."""
+    kind, release = service_kind(app, in_loop=in_loop)
+    return kind(lambda: app.process.relay(settings), release, name="relay", **how)
+
+
+def service_kind(
+    app: Duly, *, in_loop: bool
+) -> tuple[type[ServiceThread[Any]], Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the class of a service, and what gives back the connections of its event loop."""
+    if in_loop:
+        return ServiceTask, keep_connections
+    return ServiceThread, app.process.release_loop

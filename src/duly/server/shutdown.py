@@ -21,7 +21,7 @@ from duly.server.listener import pass_listener
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from duly.app.duly import Duly
     from duly.relay.stats import Relayed
@@ -113,7 +113,7 @@ def restart_process(listener: socket.socket | None = None) -> NoReturn:
 def has_hung_handlers() -> bool:
     """Return True while handlers run that were given up: nothing waits for them or stops them."""
     deadline = time.monotonic() + TIDYING
-    threads = [thread for thread in threading.enumerate() if thread.name == "duly-hand"]
+    threads = [thread for thread in threading.enumerate() if thread.name == "duly-thread"]
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     return any(thread.is_alive() for thread in threads)
@@ -138,6 +138,26 @@ MESSAGES = DrainWording(
 )
 
 
+def run_service(
+    app: Duly,
+    make: Callable[[Callable[[], None]], ServiceThread[Worked] | ServiceThread[Relayed]],
+    grace: float,
+    wording: DrainWording = JOBS,
+) -> int:
+    """Run a worker or a relay until it ends or a signal ends it; return the exit code.
+
+    Args:
+        app: whose worker or relay it is.
+        make: makes it, from the function to call when it has ended.
+        grace: seconds that a drain may take.
+        wording: of the log.
+    """
+    with catch_signals() as signals:
+        service = make(signals.wake)
+        service.start()
+        return ServiceSupervisor(service, signals, grace, wording).run(app)
+
+
 class ServiceSupervisor:
     """Passes signals to a worker or a relay, and waits for its end.
 
@@ -150,7 +170,7 @@ class ServiceSupervisor:
         service: ServiceThread[Worked] | ServiceThread[Relayed],
         signals: SignalPipe,
         grace: float,
-        wording: DrainWording = JOBS,
+        wording: DrainWording,
     ) -> None:
         self._service = service
         self._wording = wording

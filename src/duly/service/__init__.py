@@ -1,1 +1,1 @@
-"""What worker and relay share: threads, wake-ups, batches of completed leases."""
+"""What worker and relay share: threads, the wake-up, maintenance, batched settlement. Internal."""

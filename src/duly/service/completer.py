@@ -1,6 +1,6 @@
-"""Ending leases in batches: while one commit is on its way, the next ones gather.
+"""Settling leases in batches: while one commit is in flight, the next settlements gather.
 
-No timer and no size to wait for: a worker with little to do settles at once, a busy one shares
+There is no timer and no size to wait for: an idle worker settles at once, a busy one shares
 commits.
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from duly.ledger.lease import Lease
 
 logger = logging.getLogger("duly")
-# Larger ones would hold their locks longer, and gain nothing.
+# A larger batch holds its locks longer, and gains nothing.
 AT_ONCE = 500
-# Seconds before another try where the database could not be reached, give or take.
+# Seconds before another try, give or take half.
 AGAIN = 0.5
 
 
 class Later(Enum):
-    """Why an end is not known to be written, and is tried again."""
+    """Why a settlement is tried again."""
 
     BUSY = "it never began: another process is writing"
     UNSURE = "it may have been written"
@@ -53,21 +53,21 @@ Owner_contra = TypeVar("Owner_contra", contravariant=True)
 
 
 class OnSettled(Protocol[Owner_contra]):
-    """Whoever hears that the end of a run is committed, and whether its lease still held."""
+    """Called when a settlement is committed; ``held`` is False if the lease was lost."""
 
     def __call__(self, run: Owner_contra, ended: Any, *, held: bool) -> None:
         """The slot of the run is free."""
 
 
 class Completer(Generic[Owner, End]):
-    """Writes how runs ended, of jobs or of messages.
+    """Settles the leases of jobs or of messages.
 
     Args:
-        runner: where.
+        runner: runs the transactions.
         write: ends many leases in one transaction; returns the ids of those that still held.
-        refused: what to write instead where the database never takes an end.
-        on_settled: called for each once that is committed.
-        after: called once for all of a batch.
+        refused: returns what to write instead if the database refuses a settlement.
+        on_settled: called for each committed settlement.
+        after: called once for each batch.
         dice: for the pause before another try.
     """
 
@@ -87,19 +87,19 @@ class Completer(Generic[Owner, End]):
         self._after = after
         self._random = dice
         self._waiting: list[tuple[Owner, End]] = []
-        # How many ends are not written yet.
+        # How many settlements are not written yet.
         self.pending = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, run: Owner, end: End) -> None:
-        """Have the end of a run written."""
+        """Add a settlement."""
         self._waiting.append((run, end))
         self.pending += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._write_batches())
 
     async def flush(self) -> None:
-        """Until everything is written."""
+        """Wait until everything is written."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
@@ -112,7 +112,7 @@ class Completer(Generic[Owner, End]):
             self._task = None
 
     async def _write_until_done(self, batch: list[tuple[Owner, End]]) -> None:
-        """Write a batch, however often it takes. A second try finds what the first one wrote."""
+        """Write a batch, try by try. A later try finds what an earlier one wrote."""
         ends = [settled for _, settled in batch]
         unsure, first = False, True
         while not isinstance(held := await self._try_write(ends, first=first), set):
@@ -120,13 +120,13 @@ class Completer(Generic[Owner, End]):
             await asyncio.sleep(AGAIN * (0.5 + self._random.random()))
         self.pending -= len(batch)
         for run, settled in batch:
-            # An earlier try may have been committed: then this one finds nothing to settle.
+            # An earlier try may have been committed: then this one finds no lease.
             self._on_settled(run, settled.ended, held=settled.lease.id in held or unsure)
         self._after()
 
     async def _try_write(self, ends: list[End], *, first: bool) -> set[str] | Later:
-        """The leases that were still held, or why the database cannot say now."""
-        # Each kind of end takes one statement, and each statement stands for itself.
+        """Return the ids of the leases that still held, or why another try is needed."""
+        # Each kind of outcome takes one statement, which is a transaction by itself.
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, ends))
         except StoreRefused as problem:
@@ -140,13 +140,13 @@ class Completer(Generic[Owner, End]):
                     "%d leases are not settled yet, trying again: %s", len(ends), problem
                 )
             return Later.UNSURE
-        except Exception:  # an error of ours: it must not cost the others their slots
+        except Exception:  # an error in duly: it must not cost the others their slots
             logger.exception("%d leases are not settled yet, trying again", len(ends))
             return Later.UNSURE
 
     async def _write_dead(self, one: End, problem: StoreRefused) -> set[str] | Later:
-        """An end that the database never takes: what is settled is dead, and says why."""
-        logger.error("the end of %s is refused: %s", one.lease.id, problem)
+        """Settle as dead what the database refuses."""
+        logger.error("the settlement of %s is refused: %s", one.lease.id, problem)
         dead = [self._refused(one, problem)]
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, dead))
@@ -154,7 +154,7 @@ class Completer(Generic[Owner, End]):
             return Later.UNSURE
 
     async def _write_one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | Later:
-        """Errors of data: none may fail its neighbours."""
+        """Write each by itself: an error of data must not fail its neighbours."""
         if len(ends) == 1:
             return await self._write_dead(ends[0], problem)
         held: set[str] = set()

@@ -1,4 +1,4 @@
-"""What worker and relay do now and then: write counters, watch for relays, remove what is old."""
+"""Maintenance by worker and relay: write counters, warn of a missing relay, prune."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.core.defaults import PRUNE_CHUNK, WAIT
 from duly.core.errors import DulyError
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
-from duly.ledger.prune import prune_committed
+from duly.ledger.claims import prune_committed
 
 if TYPE_CHECKING:
     from random import Random
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from duly.outbox.relay_liveness import RelayLiveness
 
 logger = logging.getLogger("duly")
-# Seconds between two looks at what is old; each worker has its own moment.
+# Seconds between two rounds of pruning, give or take half, so that workers take turns.
 PRUNING = 60.0
-# Seconds between two flushes of the counters: what a killed process may forget to have counted.
+# Seconds between two flushes of the counters: a killed process loses as much.
 COUNTERS_FLUSH = 2.0
-# A chunk holds its locks for milliseconds; so many in a row, then the others have their turn.
+# Chunks in a row of each pruner; each holds its locks for milliseconds.
 CHUNKS = 20
 PRUNERS = (
     prune_committed,
@@ -37,14 +37,14 @@ PRUNERS = (
 
 
 class Counters(Protocol):
-    """Counts of a worker or a relay that are kept in memory until they are written."""
+    """Counters of a worker or a relay that are kept in memory until they are flushed."""
 
     async def flush(self, runner: Runner) -> None:
-        """Write what was counted since the last time."""
+        """Write what was counted since the last flush."""
 
 
 async def flush_counters_periodically(runner: Runner, counters: Counters, pause: float) -> None:
-    """Write the counters for as long as the worker or the relay works."""
+    """Flush the counters for as long as the worker or the relay runs."""
     while True:
         await asyncio.sleep(pause)
         try:
@@ -54,20 +54,20 @@ async def flush_counters_periodically(runner: Runner, counters: Counters, pause:
 
 
 async def watch_relays(runner: Runner, attendance: RelayLiveness, pause: float) -> None:
-    """Say that no relay is alive if handlers stage messages, for as long as the worker works."""
+    """Warn if handlers stage messages and no relay is alive, for as long as the worker runs."""
     while True:
         await asyncio.sleep(pause)
         if attendance.is_check_due():
             try:
                 unattended = await runner.run_autocommit(attendance.is_unattended, wait=WAIT)
             except DulyError as problem:
-                logger.debug("relays could not be looked for: %s", problem)
+                logger.debug("the check for live relays failed: %s", problem)
             else:
                 attendance.warn_if_unattended(unattended=unattended)
 
 
 async def prune_periodically(runner: Runner, dice: Random) -> None:
-    """Remove what is old for as long as the worker or the relay works."""
+    """Prune for as long as the worker or the relay runs."""
     while True:
         await asyncio.sleep(PRUNING * (0.5 + dice.random()))
         try:
@@ -76,4 +76,4 @@ async def prune_periodically(runner: Runner, dice: Random) -> None:
                     if await prune(runner, PRUNE_CHUNK) < PRUNE_CHUNK:
                         break
         except DulyError as problem:
-            logger.warning("what is old could not be removed now: %s", problem)
+            logger.warning("pruning failed, trying again later: %s", problem)

@@ -1,8 +1,8 @@
-"""A worker or a relay beside what else the process does.
+"""A worker or a relay inside a process that does other things, too.
 
-Usually it has a thread and an event loop of its own: receiving deliveries and listening to signals
-goes on while a handler blocks that loop. But where the transactions of handlers are awaited, their
-pool belongs to one event loop, and so worker and relay run on the server's.
+Usually it has a thread and an event loop of its own: the server goes on receiving deliveries and
+signals while a handler blocks that loop. If the transactions of handlers are async, their pool
+belongs to one event loop, and so worker and relay run on the server's.
 """
 
 from __future__ import annotations
@@ -19,45 +19,44 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("duly")
-# When a worker or a relay ends by itself: once nothing is left to do, or never.
+# When a worker or a relay ends by itself: once it is idle, or never.
 Until = Literal["idle", "stopped"]
-# Seconds before one that could not begin, or failed, begins again.
+# Seconds before a service that failed starts again.
 PAUSE = 1.0
-# Seconds in which the event loop of one that has ended may be taken down.
+# Seconds for the event loop of a service that has ended to close.
 TIDYING = 1.0
-Account = TypeVar("Account")
-Told_co = TypeVar("Told_co", covariant=True)
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Service(Protocol[Told_co]):
-    """Whatever works in one event loop until it is told to stop, and then says what it did."""
+class Service(Protocol[Result_co]):
+    """A worker or a relay: runs in one event loop, and returns what it did."""
 
-    async def run(self, until: Until) -> Told_co:
-        """Work until there is nothing to do, or until told to stop."""
+    async def run(self, until: Until) -> Result_co:
+        """Work until idle, or until told to stop."""
 
     def stop(self) -> None:
-        """Take nothing more, and end when what was begun is through. From any thread."""
+        """Take nothing more, and end when what runs has ended. From any thread."""
 
     def stop_now(self) -> None:
-        """Give back what was begun, and end. From any thread."""
+        """Release what runs, and end. From any thread."""
 
 
-class ServiceThread(Generic[Account]):
-    """Runs one worker after the other, or one relay, until it is told to stop.
+class ServiceThread(Generic[Result]):
+    """Runs a worker or a relay on a thread, until told to stop.
 
     Args:
-        make_service: makes one that has not begun.
-        release: gives back what the event loop holds, before that ends.
-        name: what it is called in the log.
+        make_service: makes a service that has not started.
+        release: closes the connections of the event loop before that ends.
+        name: its name in the log.
         until: when it ends by itself.
-        restart_on_error: whether another begins after an error; otherwise the error is kept in
-            ``problem``.
-        on_end: called on the thread once the last one has ended.
+        restart_on_error: start another after an error; otherwise the error is kept in ``problem``.
+        on_end: called on the thread once the service has ended.
     """
 
     def __init__(
         self,
-        make_service: Callable[[], Service[Account]],
+        make_service: Callable[[], Service[Result]],
         release: Callable[[], Coroutine[Any, Any, None]],
         *,
         name: str = "worker",
@@ -65,8 +64,8 @@ class ServiceThread(Generic[Account]):
         restart_on_error: bool = False,
         on_end: Callable[[], object] = lambda: None,
     ) -> None:
-        # What it did, as it says itself; None until it has ended.
-        self.result: Account | None = None
+        # What the service returned; None until it has ended.
+        self.result: Result | None = None
         self.problem: Exception | None = None
         self.name = name
         self._make_service = make_service
@@ -75,25 +74,25 @@ class ServiceThread(Generic[Account]):
         self._restart_on_error = restart_on_error
         self._on_end = on_end
         self._lock = threading.Lock()
-        self._service: Service[Account] | None = None
+        self._service: Service[Result] | None = None
         self._stopping = threading.Event()
         self._stopping_now = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run_thread, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more, and end when what was begun is through. From any thread."""
+        """Take nothing more, and end when what runs has ended. From any thread."""
         with self._lock:
             self._stopping.set()
             if self._service is not None:
                 self._service.stop()
 
     def stop_now(self) -> None:
-        """Give back what was begun, and end. From any thread."""
+        """Release what runs, and end. From any thread."""
         with self._lock:
             self._stopping.set()
             self._stopping_now = True
@@ -101,7 +100,7 @@ class ServiceThread(Generic[Account]):
                 self._service.stop_now()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, as long as that; whether it has come."""
+        """Wait up to so many seconds; return True if it has ended."""
         if self._thread.ident is None:
             return True  # it was never started
         if not self._ended.wait(seconds):
@@ -125,11 +124,11 @@ class ServiceThread(Generic[Account]):
         except Exception as problem:
             self.problem = self.problem or problem
         finally:
-            # The event loop still waits for what its helpers do, and those may hang.
+            # The event loop still waits for its helper threads, and those may hang.
             self._mark_ended()
 
     async def _run_once(self) -> bool:
-        """Run one; whether it was the last."""
+        """Run a service to its end; return False if another must start."""
         service = self._start_service()
         try:
             self.result = await service.run(self._until)
@@ -138,7 +137,7 @@ class ServiceThread(Generic[Account]):
                 self.problem = problem
                 return True
             logger.error(
-                "the %s has ended and begins again: %s",
+                "the %s failed and starts again: %s",
                 self.name,
                 problem,
                 exc_info=None if isinstance(problem, DulyError) else problem,
@@ -146,7 +145,7 @@ class ServiceThread(Generic[Account]):
             return False
         return True
 
-    def _start_service(self) -> Service[Account]:
+    def _start_service(self) -> Service[Result]:
         with self._lock:
             self._service = service = self._make_service()
             if self._stopping_now:
@@ -161,26 +160,26 @@ class ServiceThread(Generic[Account]):
             self._on_end()
 
 
-class ServiceTask(ServiceThread[Account]):
-    """The same on the event loop that runs already, which keeps its connections when it ends."""
+class ServiceTask(ServiceThread[Result]):
+    """A service as a task of the running event loop, whose connections stay open."""
 
     _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to work, as a task of the running event loop."""
+        """Start, as a task of the running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._main())
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, as long as that, from another thread; whether it has come."""
+        """Wait up to so many seconds, from another thread; return True if it has ended."""
         return self._task is None or self._ended.wait(seconds)
 
 
 async def keep_connections() -> None:
-    """Give back nothing: the event loop goes on, and others use what it holds."""
+    """Close nothing: the event loop goes on, and others use its connections."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The fastest event loop that is installed."""
+    """Return uvloop's event loop if it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Threads that may be left behind: nothing can end one that hangs, and nobody must wait for it."""
+"""Threads that may be left behind: one that hangs cannot be ended, and must not be waited for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THREADS = Threads()
 
 
 async def run_on_thread(call: Callable[[], T]) -> T:
-    """What a call that blocks returns; it runs on a thread of its own."""
+    """Make a blocking call on a thread of its own, and return what it returns."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -41,20 +41,20 @@ async def run_on_thread(call: Callable[[], T]) -> T:
         answer, problem = result_or_error(call)
         try:
             loop.call_soon_threadsafe(deliver, answer, problem)
-        except RuntimeError:  # the event loop was closed: nobody waits for it any more
+        except RuntimeError:  # the event loop is closed
             return
 
-    threading.Thread(target=run_call, name="duly-hand", daemon=True).start()
+    threading.Thread(target=run_call, name="duly-thread", daemon=True).start()
     return await future
 
 
 def run_with_timeout(call: Callable[[], T], seconds: float | None) -> T:
-    """What a call that blocks returns, or `TimeoutError` if that takes too long."""
+    """Make a blocking call, and return what it returns; `TimeoutError` if it takes too long."""
     if seconds is None:
         return call()
     ended: list[tuple[list[T], BaseException | None]] = []
     thread = threading.Thread(
-        target=lambda: ended.append(result_or_error(call)), name="duly-hand", daemon=True
+        target=lambda: ended.append(result_or_error(call)), name="duly-thread", daemon=True
     )
     thread.start()
     thread.join(seconds)
@@ -67,7 +67,7 @@ def run_with_timeout(call: Callable[[], T], seconds: float | None) -> T:
 
 
 def result_or_error(call: Callable[[], T]) -> tuple[list[T], BaseException | None]:
-    """What a call returned, in a list, or what it raised."""
+    """Return what a call returned, in a list, or what it raised."""
     try:
         return [call()], None
     except StopIteration as stopped:  # no future can carry one

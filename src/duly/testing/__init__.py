@@ -8,13 +8,13 @@ from duly.testing.answers import Answer, Answers
 from duly.testing.applications import application, bound
 from duly.testing.clocks import HandClock
 from duly.testing.databases import Databases
-from duly.testing.delivering import Deliver
-from duly.testing.djangos import django_test_database
-from duly.testing.guarding import test_database
-from duly.testing.relaying import RunRelay
+from duly.testing.deliver import Deliver
+from duly.testing.django_database import django_test_database
+from duly.testing.guard import test_database
+from duly.testing.run_jobs import RunJobs
+from duly.testing.run_relay import RunRelay
 from duly.testing.runs import Ran, Runs
 from duly.testing.trials import Trial, isolated
-from duly.testing.working import RunJobs
 
 __all__ = [
     "Answer",

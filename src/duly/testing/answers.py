@@ -1,4 +1,4 @@
-"""What a sender is told, as a test reads it."""
+"""The answers to deliveries, as a test reads them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Answer:
 
         Where an answer has no body, as with Discord, the phrase of its status.
         """
-        told = self.json
-        members = told if isinstance(told, dict) else {}
+        found = self.json
+        members = found if isinstance(found, dict) else {}
         word = members.get("error") or members.get("status")
         return str(word) if word else HTTPStatus(self.status).phrase
 

@@ -18,7 +18,7 @@ from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.stores.orm.begin import begin_of
 from duly.testing.databases import store_at
-from duly.testing.guarding import NotATestDatabase, database_identity, is_for_tests
+from duly.testing.guard import NotATestDatabase, database_identity, is_for_tests
 
 if TYPE_CHECKING:
     import logging
@@ -70,8 +70,8 @@ def bound(
         app: the application.
         url: the database, as `Databases` makes one.
         clock: what time it is there; the machine's unless given.
-        begin: a sessionmaker, or ``duly.django(…)``, that leads to that database, for an app whose
-            handlers work in your ORM; its own unless given.
+        begin: a sessionmaker, or ``duly.django.database(…)``, that leads to that database, for an
+            app whose handlers work in your ORM; its own unless given.
     """
     checked_clock(clock)
     refuse_elsewhere(url, f"the tests of this app would write to {without_passwords(url)}")
@@ -103,7 +103,7 @@ def mute_worker_warnings() -> Iterator[None]:
 def close_store(store: Store) -> None:
     """Close a store, and what event loops that rest or have ended have open of it.
 
-    A loop that runs just now keeps its own until it ends: nobody can await anything here.
+    A loop that runs just now keeps its own until it ends: this function is sync and cannot await.
     """
     if store.capabilities.concurrent_writers:
         thread = threading.Thread(target=close_loops, args=(store,), name="duly-close")
@@ -121,25 +121,26 @@ def close_loops(store: Store) -> None:
     asyncio.run(store.aclose_loop())  # forgets those that have ended
 
 
-def refuse_elsewhere(url: str, told: str) -> None:
+def refuse_elsewhere(url: str, consequence: str) -> None:
     """Refuse a database that is not a test's."""
     if not is_for_tests(url):
         raise NotATestDatabase(
-            f"{told}, and nobody said that this is a database for tests: use the one of the "
+            f"{consequence}, and that is not marked as a database for tests: use the one of the "
             "fixture duly_url, or say testing.test_database(url)"
         )
 
 
 def refuse_begin(app: Duly, begin: object, url: str) -> None:
     """Refuse an ORM that leads elsewhere: the handlers would work on its database."""
-    given = app._given_begin if begin is None else begin
+    given = app.process.given_begin if begin is None else begin
     if given is None:
         return
     found = begin_of(given, app.store.names, app.store.clock)
-    if app._begin is None or found.mode != app._begin.mode:
+    own = app.process.begin
+    if own is None or found.mode != own.mode:
         raise UsageError(
             f"duly_begin opens {found.mode} transactions, and this app was made "
-            f"{'without begin=' if app._begin is None else f'for {app._begin.mode} ones'}: its "
+            f"{'without begin=' if own is None else f'for {own.mode} ones'}: its "
             "handlers could not work in them"
         )
     if database_identity(found.url()) != database_identity(url):

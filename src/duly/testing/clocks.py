@@ -1,4 +1,4 @@
-"""Time that moves when it is told to."""
+"""A clock that only a test moves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_MOVES = 1000
 
 
 class HandClock:
-    """A clock cranked by hand, for ``Duly(clock=…)``.
+    """A clock moved by hand, for ``Duly(clock=…)``.
 
     It stands still but for a microsecond at each look, so that what came later is later.
     """
@@ -27,13 +27,13 @@ class HandClock:
         self._moment = datetime.now(UTC) if start is None else checked_moment(start)
 
     def __call__(self) -> datetime:
-        """Look at it."""
+        """The time, a microsecond later than at the last look."""
         self._moment += MICROSECOND
         return self._moment
 
     @property
     def now(self) -> datetime:
-        """The time, without a look that moves it."""
+        """The time, without moving it."""
         return self._moment
 
     def advance(
@@ -81,12 +81,12 @@ def time_of(clock: Clock | None) -> datetime:
 
 
 class ClockMover:
-    """Moves a clock from one thing that is due to the next, and notices if nothing follows."""
+    """Moves a clock to each next due time, and raises where nothing runs there."""
 
     def __init__(self, clock: HandClock | None) -> None:
         if clock is None:
             raise UsageError(
-                'until="settled" moves the clock to whatever is due next: use the fixture, or '
+                'until="settled" moves the clock to what is due next: use the fixture, or '
                 "pass clock=, the HandClock that the app was made with"
             )
         self._clock = clock
@@ -95,7 +95,7 @@ class ClockMover:
         self._ended: int | None = None
 
     def move(self, wait: timedelta, ended: int) -> None:
-        """Move on; ``ended`` is how much has come to an end so far."""
+        """Move on by ``wait``; ``ended`` is how many runs have ended so far."""
         self._left -= 1
         if self._left < 0:
             raise UsageError(

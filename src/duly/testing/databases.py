@@ -16,7 +16,7 @@ from duly.core.defaults import Names, names
 from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.stores.open import store as named_store
-from duly.testing.guarding import TEST_DATABASES, database_identity, test_database
+from duly.testing.guard import TEST_DATABASES, database_identity, test_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Databases:
             drop_database(server, name)
 
     def close(self) -> None:
-        """Remove what was copied."""
+        """Drop the template database."""
         if self._server is not None and self._template is not None:
             drop_database(self._server, self._template)
             self._template = None
@@ -87,7 +87,7 @@ class Databases:
 
 @cache
 def databases_on(server: str | None) -> Databases:
-    """Those of this process, for whoever has no session to close them in."""
+    """The databases of this process, closed when it ends."""
     databases = Databases(server)
     atexit.register(close_at_exit, databases)
     return databases
@@ -128,7 +128,7 @@ def migrate_database(url: str) -> None:
 
 
 def store_at(url: str, where: Names, clock: Clock | None) -> Store:
-    """A store for a test: nobody cuts the power, so a file is not synced, and a server need not."""
+    """A store for a test, which need not survive a power cut: files are not synced."""
     if urlsplit(url).scheme == "sqlite":
         from duly.stores.sqlite.store import SqliteStore
 
@@ -147,7 +147,7 @@ def create_database(server: str, template: str) -> str:
 
 
 def drop_database(server: str, name: str) -> None:
-    """Remove a database, and whoever is still connected to it."""
+    """Drop a database, and end the connections to it."""
     administer(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 
@@ -175,5 +175,5 @@ def administer(server: str, statement: str, *names: str) -> None:
             "ALTER ROLE … CREATEDB, or use another role"
         ) from problem
     except psycopg.OperationalError as problem:
-        told = str(problem).splitlines()[0]
-        raise UsageError(f"the PostgreSQL server for tests cannot be used: {told}") from problem
+        reason = str(problem).splitlines()[0]
+        raise UsageError(f"the PostgreSQL server for tests cannot be used: {reason}") from problem

@@ -1,6 +1,6 @@
 """The secret to sign with. A source with a public key is lent one whose private half is known.
 
-Nobody has the private key of Discord or SendGrid. So while a test runs, such a source also believes
+A test cannot have the private key of Discord or SendGrid. While it runs, such a source also accepts
 a key pair that is printed below, and forgets it at the end.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import UsageError
 from duly.core.extras import needs
-from duly.testing.sending.parcels import LETTER_OR_DIGIT, change_byte_at
+from duly.testing.sender.provider_delivery import LETTER_OR_DIGIT, change_byte_at
 from duly.webhooks import Ecdsa, Ed25519, StandardWebhooks
 from duly.webhooks.examples import ECDSA_PRIVATE, ECDSA_PUBLIC, ED25519_PRIVATE, ED25519_PUBLIC
 from duly.webhooks.secrets import Secret
@@ -53,7 +53,7 @@ def pair_for(scheme: Scheme[Any]) -> KeyPair | None:
 
 
 def private_key(scheme: Scheme[Any]) -> str | None:
-    """A private key of the form that a scheme has, and that nobody knows."""
+    """A new private key of the form that a scheme takes."""
     match scheme:
         case Ed25519():
             return secrets.token_hex(32)
@@ -107,7 +107,7 @@ class SigningKeys:
         return pair.private
 
     def unknown_secret(self, source: Source, signer: Secret) -> Secret:
-        """A key of the same form that the source does not believe."""
+        """A key of the same form that the source does not accept."""
         value, private = signer.reveal(), private_key(scheme_of(source, signer))
         if private is not None and not is_shared(signer):
             return Secret(private)
@@ -136,7 +136,7 @@ class SigningKeys:
             setattr(source, name, value)
 
     def close(self) -> None:
-        """Have every source forget what it was lent."""
+        """Remove the lent keys from every source."""
         for source, _ in list(self._changed_sources.values()):
             self._restore_source(source)
 

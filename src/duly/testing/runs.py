@@ -26,11 +26,11 @@ class Ran:
     Args:
         name: of its handler.
         outcome: ``done``; ``stale``: passed over, a later version was applied before; ``again``: to
-            be run again later; ``dead``: given up; ``lost``: somebody else had taken it over.
+            be run again later; ``dead``: given up; ``lost``: another worker had taken it over.
         job: its id.
         attempt: 1 for the first.
         error: what went wrong, type and message; None where nothing did.
-        traceback: where, as a dead letter has it.
+        traceback: where, as a dead job has it.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Ran:
     traceback: str | None = None
 
     def __repr__(self) -> str:
-        told = "" if self.error is None else f": {self.error}"
-        return f"<{self.name} {self.outcome} in attempt {self.attempt}{told}>"
+        error = "" if self.error is None else f": {self.error}"
+        return f"<{self.name} {self.outcome} in attempt {self.attempt}{error}>"
 
 
 class Runs(Sequence[Ran]):
@@ -72,27 +72,27 @@ class Runs(Sequence[Ran]):
 
     @property
     def stale(self) -> list[str]:
-        """Of those that were passed over."""
+        """The handlers of those that were passed over as stale."""
         return self._names_with_outcome("stale")
 
     @property
     def again(self) -> list[str]:
-        """Of those that will run again."""
+        """The handlers of those that will run again."""
         return self._names_with_outcome("again")
 
     @property
     def dead(self) -> list[str]:
-        """Of those that were given up."""
+        """The handlers of those that are dead."""
         return self._names_with_outcome("dead")
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong, each time that something did."""
+        """The error of each run that failed."""
         return [run.error for run in self._runs if run.error is not None]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many ended in which way."""
+        """How many runs had which outcome."""
         return dict(Counter(run.outcome for run in self._runs))
 
     def __repr__(self) -> str:
@@ -100,18 +100,18 @@ class Runs(Sequence[Ran]):
 
 
 class RecordingStats(Worked):
-    """Counts as ever, and tells of each run."""
+    """`Worked` that also reports each run."""
 
-    __slots__ = ("_heard",)
+    __slots__ = ("_report",)
 
-    def __init__(self, heard: Callable[[Ran], None]) -> None:
+    def __init__(self, report: Callable[[Ran], None]) -> None:
         super().__init__()
-        self._heard = heard
+        self._report = report
 
     def count(self, leased: LeasedJob, ended: JobOutcome, *, held: bool) -> None:
-        """Count one run, and tell of it."""
+        """Count one run, and report it."""
         super().count(leased, ended, held=held)
-        self._heard(run_of_job(leased, ended, held=held))
+        self._report(run_of_job(leased, ended, held=held))
 
 
 def run_of_job(leased: LeasedJob, ended: JobOutcome, *, held: bool) -> Ran:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from duly.testing.applications import application, bound
 from duly.testing.clocks import HandClock
 from duly.testing.databases import databases_on
-from duly.testing.delivering import Deliver
-from duly.testing.guarding import is_for_tests
-from duly.testing.relaying import RunRelay
-from duly.testing.working import RunJobs
+from duly.testing.deliver import Deliver
+from duly.testing.guard import is_for_tests
+from duly.testing.run_jobs import RunJobs
+from duly.testing.run_relay import RunRelay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""What makes jobs turn: the one place that waits."""
+"""The worker: fetches jobs, runs their handlers and settles them. Internal."""

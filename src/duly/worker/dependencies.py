@@ -1,4 +1,4 @@
-"""What a worker works with, put together by the application."""
+"""What a worker is built from; the app puts it together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.inbox.route import Route
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.jobs.schedule import Schedules
     from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
@@ -22,12 +22,12 @@ class WorkerDependencies(NamedTuple):
     """The store, the handlers, and where their transactions are opened."""
 
     store: Store
-    jobs: Registry
+    registries: Registries
     routes: Mapping[str, Route]
     wakeup: Wakeup
     sync_context: ExecutionContext
     async_context: ExecutionContext
-    # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
+    # How many handler transactions may be open, by mode; under "any" where there is one writer.
     transactions: Mapping[str, int]
     schedules: Schedules
     host: Host = HOST
@@ -35,5 +35,5 @@ class WorkerDependencies(NamedTuple):
 
     @property
     def many_writers(self) -> bool:
-        """Whether two transactions can write at the same time."""
+        """True if two transactions can write at the same time."""
         return self.store.capabilities.concurrent_writers

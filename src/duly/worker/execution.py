@@ -1,4 +1,4 @@
-"""One job in the hands of this process, from its lease to the end of it."""
+"""One run of a leased job, as the worker keeps track of it."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ if TYPE_CHECKING:
 
 
 class Execution:
-    """What this process knows of a job that it leased."""
+    """One run of a job, from its lease to its settled end."""
 
     __slots__ = (
         *("duration", "ended", "event", "handler", "handler_started_at", "launched_at", "leased"),
-        *("host", "leased_at", "revoke", "task"),
+        *("host", "id", "leased_at", "revoke", "task"),
     )
 
     def __init__(self, leased: LeasedJob, handler: Handler, event: Any, host: Host = HOST) -> None:
         self.host = host
+        self.id = leased.lease.id
         self.leased = leased
         self.handler = handler
         self.event = event
-        # When it was leased, given to a task or thread, and when its handler may have begun: by a
-        # clock that never jumps. In between it may wait for a connection.
+        # When it was leased, when a task or thread got it, and when its handler may have begun, by
+        # a clock that never jumps. In between it may wait for a connection.
         self.leased_at = self.host.monotonic()
         self.launched_at: float | None = None
         self.handler_started_at: float | None = None
-        # How it ended, once somebody has decided so: the handler, a timeout, a lost lease.
+        # How it ended, once that is decided: by the handler, a timeout or a lost lease.
         self.ended: JobOutcome | None = None
-        # For how many microseconds its handler ran.
+        # Microseconds that its handler ran.
         self.duration = 0
         self.task: asyncio.Task[None] | None = None
-        # Takes the connection from a handler that does not let go.
+        # Takes the connection away from a handler that does not return.
         self.revoke: Callable[[], None] | None = None
 
     @property
     def elapsed(self) -> int:
-        """For how many microseconds it has run."""
+        """Microseconds since its handler began."""
         return (
             0
             if self.handler_started_at is None
@@ -57,7 +58,7 @@ class Execution:
         return JobSettlement(self.leased.lease, ended, self.elapsed, self.leased.attempts + 1)
 
     def is_overdue(self, now: float, grace: float = 0.0) -> bool:
-        """Whether it has run longer than its handler may."""
+        """True if it has run longer than its handler may."""
         if self.handler_started_at is None or self.ended is not None:
             return False
         return now > self.handler_started_at + self.handler.timeout / 1_000_000 + grace

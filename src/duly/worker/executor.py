@@ -1,7 +1,7 @@
-"""Those who do the work: handlers in tasks and threads, from their start to their settled end.
+"""Runs handlers in tasks and threads, from their start to their settled end.
 
-What is decided about a run is decided once: by the handler that is through, by a timeout, by a
-lost lease, or by the end of the worker. Whoever comes later is not heard.
+The outcome of a run is decided once: by the handler that returned, by a timeout, by a lost lease,
+or by the end of the worker. A later decision is ignored.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from duly.worker.execution import Execution
 
 logger = logging.getLogger("duly")
-# Seconds that a handler which was given up has to end before it counts as stuck.
+# Seconds that an abandoned handler has to end before it counts as stuck.
 ENDING = 5.0
-# Microseconds before a job is taken again whose earlier run was still here.
+# Microseconds before a job is fetched again whose earlier run is still in this process.
 AGAIN = 1_000_000
-# Seconds that one has to obey a cancellation before its connection is taken away.
+# Seconds that a task has to obey its cancellation before its connection is revoked.
 OBEYING = 1.0
 
 
@@ -75,40 +75,40 @@ class Executor:
         self.thread_pool = ThreadPool(
             dependencies.sync_context, self._on_handler_end, dependencies.threads
         )
-        # Transactions of handlers that are open, by colour, and the runs that wait for one.
+        # Handler transactions that are open, by kind, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
-        # Threads whose handlers were given up and have not come back, and since when.
+        # Runs whose handlers were abandoned and still occupy a thread, and since when.
         self._abandoned_threads: dict[Execution, float] = {}
-        # Whether the leases of this worker can be relied on; the heart says.
+        # True while no lease of this worker can have expired.
         self.heartbeat_is_fresh: Callable[[], bool] = lambda: True
-        # What was cancelled and is not over yet.
+        # Tasks that were cancelled and have not ended.
         self._cancelled_tasks: set[asyncio.Task[None]] = set()
 
-    # Beginning
+    # Start
 
     def start(self) -> None:
-        """Begin what can run now, unless the leases may be lost: the next heartbeat tells."""
+        """Start what can run now, unless leases may be lost: then the next heartbeat decides."""
         if not self.heartbeat_is_fresh():
             return
         for run in self.slots.pop_startable():
-            lane = self._transaction_kind(run)
-            if lane is None:
+            kind = self._transaction_kind(run)
+            if kind is None:
                 self._launch(run)
             else:
-                self._queued_for_transaction.setdefault(lane, deque()).append(run)
-        for lane, patient in self._queued_for_transaction.items():
-            while patient and self._transactions[lane] < self._dependencies.transactions[lane]:
-                self._transactions[lane] += 1
-                self._launch(patient.popleft())
+                self._queued_for_transaction.setdefault(kind, deque()).append(run)
+        for kind, queued in self._queued_for_transaction.items():
+            while queued and self._transactions[kind] < self._dependencies.transactions[kind]:
+                self._transactions[kind] += 1
+                self._launch(queued.popleft())
         self._on_progress()
 
     def _list_queued_for_transaction(self) -> list[Execution]:
-        """Those that wait for a transaction."""
+        """The runs that wait for a transaction."""
         return list(chain.from_iterable(self._queued_for_transaction.values()))
 
     def _transaction_kind(self, run: Execution) -> str | None:
-        """Among which transactions it counts: SQLite has one for all."""
+        """Which limit of transactions it counts against: SQLite has one for all."""
         if "tx" not in run.handler.wants:
             return None
         return run.handler.mode if self._dependencies.many_writers else "any"
@@ -133,7 +133,7 @@ class Executor:
             ended = self._outcome_of_error(run, problem)
         except KeyboardInterrupt:
             raise
-        except BaseException as problem:  # whatever it is: it must not cost the job its slot
+        except BaseException as problem:  # no error may cost the job its slot
             ended = self._outcome_of_error(run, problem)
         self._on_handler_end(run, ended)
 
@@ -142,17 +142,17 @@ class Executor:
             run.leased, run.handler, problem, self._dependencies.async_context.circumstances(run)
         )
 
-    # Ending
+    # End
 
     def _on_handler_end(self, run: Execution, ended: JobOutcome) -> None:
-        """A handler is through, on whatever it ran."""
+        """A handler has returned, in a task or on a thread."""
         if run.ended is None:
             self._set_outcome(run, ended)
-        else:  # it was given up before, and is back
+        else:  # it was abandoned before
             self._abandoned_threads.pop(run, None)
 
     def _set_outcome(self, run: Execution, ended: JobOutcome) -> None:
-        """How a run ended; decided once."""
+        """Decide how a run ended, and have that written."""
         run.ended = ended
         run.duration = run.elapsed
         if ended.kind in ("settled", "lost"):
@@ -164,32 +164,32 @@ class Executor:
             self.completer.add(run, run.settlement(ended))
 
     def _on_version_recorded(self, run: Execution, problem: Exception | None) -> None:
-        """The version that a run applied is committed with its end, or never can be."""
+        """The version that a run applied is committed with its end, or cannot be."""
         self._set_outcome(run, SETTLED if problem is None else self._outcome_of_error(run, problem))
 
     def _on_settled(self, run: Execution, ended: JobOutcome, *, held: bool) -> None:
         """The end of a run is committed, or there was nothing to write."""
         self.slots.free_slot(run)
-        lane = self._transaction_kind(run)
-        if lane is not None and run.launched_at is not None:
-            self._transactions[lane] -= 1
+        kind = self._transaction_kind(run)
+        if kind is not None and run.launched_at is not None:
+            self._transactions[kind] -= 1
         self.worked.count(run.leased, ended, held=held)
         log_execution(run, ended, held=held)
 
     def refuse(self, run: Execution, problem: Exception) -> None:
-        """It cannot even begin: what is wrong with it counts as its error."""
+        """Settle a run that cannot start; the problem counts as its error."""
         self.settle_unstarted(run, self._outcome_of_error(run, problem))
 
     def settle_unstarted(self, run: Execution, ended: JobOutcome) -> None:
-        """End the lease of a job that never began; it has its slot until that is committed."""
+        """End the lease of a job that never started; it has its slot until that is committed."""
         run.ended = ended
         self.slots.occupy(run)
         self.completer.add(run, run.settlement(ended))
 
-    # Ending early
+    # Early end
 
     def enforce_time_limits(self) -> None:
-        """Give up handlers that took too long, and give back jobs that were held too long."""
+        """Abandon handlers that took too long, and release jobs that were held too long."""
         now = self._host.monotonic()
         for run in self.slots.list_running():
             if run.is_overdue(now):
@@ -198,7 +198,7 @@ class Executor:
                     "handler %s ran longer than its timeout of %g s, in job %s",
                     run.handler.name,
                     limit,
-                    run.leased.id,
+                    run.id,
                 )
                 at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
@@ -212,12 +212,12 @@ class Executor:
             self.settle_unstarted(run, RELEASED)
 
     def replace_earlier_run(self, run: Execution) -> bool:
-        """Give up an earlier run of the same job, which was lost; whether there was one.
+        """Abandon an earlier run of the same job, which lost its lease; True if there was one.
 
-        The new lease is given back: two runs of one job must not be in one process at a time. One
-        whose handler is through does not count: its end is committed, and the answer on its way.
+        The new lease is released: two runs of one job must not be in one process at a time. A run
+        whose handler has returned does not count: its end is committed, the reply is on its way.
         """
-        old = self.slots.find_running(run.leased)
+        old = self.slots.queues[run.leased.queue].running.get(run.id)
         if old is None or self._is_over(old):
             return False
         self.abandon_lost([old])
@@ -225,12 +225,12 @@ class Executor:
         return True
 
     def _is_over(self, run: Execution) -> bool:
-        """Whether nothing of it runs any more, not even a handler that was given up."""
+        """True if nothing of it runs any more, not even an abandoned handler."""
         over = run.task is None or run.task.done()
         return run.ended is not None and over and run not in self._abandoned_threads
 
     def abandon_lost(self, runs: Sequence[Execution]) -> None:
-        """Somebody else has these leases."""
+        """Abandon runs whose leases other workers have."""
         for run in runs:
             if run.ended is not None or run not in self.slots:
                 continue
@@ -240,7 +240,7 @@ class Executor:
                 self._abort(run, LOST)
 
     def _abort(self, run: Execution, ended: JobOutcome) -> None:
-        """End a run that does not end by itself; its lease is settled, or lost already."""
+        """End a run whose handler goes on; its lease is settled, or lost already."""
         self._set_outcome(run, ended)
         if run.task is None:
             self._abandoned_threads[run] = self._host.monotonic()
@@ -249,54 +249,54 @@ class Executor:
         run.task.cancel()
         self._cancelled_tasks.add(run.task)
         run.task.add_done_callback(self._cancelled_tasks.discard)
-        # One that does not let itself be cancelled must not keep SQLite's only lock.
+        # A task that ignores its cancellation must not keep SQLite's only lock.
         asyncio.get_running_loop().call_later(OBEYING, self._revoke_if_still_running, run)
 
     def _revoke_if_still_running(self, run: Execution) -> None:
         if run.task is not None and not run.task.done():
-            logger.error("handler %s does not let itself be cancelled", run.handler.name)
+            logger.error("handler %s ignores its cancellation", run.handler.name)
             self._revoke(run)
 
     def _revoke(self, run: Execution) -> None:
-        if run.revoke is not None:  # it may wait for a server; nobody waits for it
+        if run.revoke is not None:  # on a thread: it may wait for a server
             self._dependencies.threads.thread(
                 target=run.revoke, name="duly-revoke", daemon=True
             ).start()
 
     @property
     def stuck_threads(self) -> int:
-        """How many threads have not come back for long after their handlers were given up."""
+        """How many threads are still occupied, long after their handlers were abandoned."""
         now = self._host.monotonic()
         return sum(now - since > ENDING for since in self._abandoned_threads.values())
 
     def _drop(self, run: Execution) -> None:
         self.slots.drop(run)
-        for patient in self._queued_for_transaction.values():
-            if run in patient:
-                patient.remove(run)
+        for queued in self._queued_for_transaction.values():
+            if run in queued:
+                queued.remove(run)
 
-    # The end of all
+    # Shutdown
 
     def release_unstarted(self) -> None:
-        """Give back what never began: it costs the job nothing."""
+        """Release what never started: that costs the job nothing."""
         for run in [*self.slots.pop_prefetched(), *self._list_queued_for_transaction()]:
             self._drop(run)
             self.settle_unstarted(run, RELEASED)
 
     def is_busy(self) -> bool:
-        """Whether a handler is at work."""
+        """True while a handler runs."""
         return any(run.ended is None for run in self.slots.list_running())
 
     def describe_running(self) -> str:
-        """What runs, for a person."""
+        """The running jobs, for the log."""
         return ", ".join(
-            f"{run.leased.name} {run.leased.id} (for {run.elapsed / 1_000_000:.0f} s)"
+            f"{run.leased.name} {run.id} (for {run.elapsed / 1_000_000:.0f} s)"
             for run in self.slots.list_running()
             if run.ended is None
         )
 
     def interrupt_running(self, *, threads: bool) -> None:
-        """Give back what runs; it may have been half-way, so that counts as a rescue."""
+        """Interrupt what runs; it may have been half-way, so that counts as a rescue."""
         for run in self.slots.list_running():
             if run.ended is None and (threads or run.task is not None):
                 attempt = run.leased.attempts + 1
@@ -304,22 +304,22 @@ class Executor:
                 at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_interruption(run.leased, why, at))
 
-    async def close(self, patience: float) -> None:
-        """Wait for what was decided to be written, and for what was cancelled to end."""
+    async def close(self, seconds: float) -> None:
+        """Wait until outcomes are written and cancelled tasks have ended."""
         try:
-            async with asyncio.timeout(max(patience, ENDING)):
+            async with asyncio.timeout(max(seconds, ENDING)):
                 await self.version_completer.flush()  # first: what cannot be recorded is settled
                 await self.completer.flush()
         except TimeoutError:
             left = self.version_completer.pending + self.completer.pending
-            logger.error("%d jobs cannot be settled and are left to be rescued", left)
+            logger.error("%d jobs could not be settled: another worker will rescue them", left)
         if self._cancelled_tasks:
             await asyncio.wait(list(self._cancelled_tasks), timeout=ENDING)
         self.thread_pool.close()
 
 
 def dead_settlement(one: JobSettlement, problem: StoreRefused) -> JobSettlement:
-    """What to write where the database never takes the end of a job: it is dead, and says why."""
+    """What to write where the database refuses the end of a job: it is dead."""
     error = reason_record(
         f"its end was refused: {problem}", one.attempt, "duly.errors.StoreRefused"
     )

@@ -1,4 +1,4 @@
-"""Getting work: what to ask the database for, how often, and what wakes a worker that has none."""
+"""Fetching jobs: what to ask the database for, how often, and what wakes an idle worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress
-from duly.inbox.read import event_from, read_events
+from duly.inbox.read import event_from, take_with_events
 from duly.jobs.handlers import Handler
-from duly.jobs.lease import FetchRequest, take
+from duly.jobs.lease import FetchRequest
 from duly.jobs.outcome import outcome_of_unknown_handler
 from duly.jobs.workers import QueueOutlook, peek_queues, set_idle
 from duly.worker.execution import Execution
@@ -18,7 +18,7 @@ from duly.worker.execution import Execution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.core.session import Row, Session
+    from duly.core.session import Row
     from duly.jobs.lease import LeasedJob, QueueDemand
     from duly.jobs.workers import WorkerIdentity
     from duly.service.service_thread import Until
@@ -33,10 +33,10 @@ LISTENING = 1.0
 STAGE = 0.25
 # Not zero: that is when the machine was started, which may be a moment ago.
 LONG_AGO = float("-inf")
-# Beside its timeout, a job may be held, and its end may wait for a database that is away.
+# Beside its timeout: a job may be prefetched, and its end may wait for the database.
 SLACK = 5 * 60 * 1_000_000
-# Stands for the handler of a job that nobody here knows.
-UNKNOWN_HANDLER = Handler("nobody", print, frozenset(), "sync")
+# Stands for the handler of a job that this process does not know.
+UNKNOWN_HANDLER = Handler("unknown", print, frozenset(), "sync")
 
 
 class Fetcher:
@@ -55,15 +55,18 @@ class Fetcher:
         self._pauses = pauses
         self._worker = worker
         self._runner = dependencies.store.async_runner
+        self._many_writers = dependencies.many_writers
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
-        # A batch is on its way: what the database has leased is not on the desk yet.
+        # True while a batch is on its way: what the database has leased has no slot yet.
         self.fetching = False
-        longest = max((handler.timeout for handler in dependencies.jobs.all()), default=0)
+        longest = max(
+            (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
+        )
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
-        # A notification came: something fresh is there, and whoever enqueued it may be waiting.
+        # A notification came: a new job is there, and its caller may be waiting.
         self._notified = False
         self._stage_postponed = False
         self._last_staged = LONG_AGO
@@ -71,12 +74,11 @@ class Fetcher:
         self._unknown: set[str] = set()
 
     async def run(self, until: Until) -> None:
-        """Take jobs until told to stop, or until there are none."""
+        """Fetch jobs until stopped, or until there are none."""
         while not self.stopping.is_set():
             self.wake_event.clear()
             if not self._executor.heartbeat_is_fresh():
-                # Too long since the last beat: others would take back at once what it takes, and
-                # count that as a rescue.
+                # Too long since the last beat: other workers would rescue at once what it fetches.
                 await self.sleep_until_woken(self._pauses.latest)
                 continue
             wants = self._executor.slots.wants()
@@ -90,8 +92,8 @@ class Fetcher:
                     return
             except DulyError as problem:
                 # InProgress: another process is writing to SQLite, which is how it works.
-                told = logger.debug if isinstance(problem, InProgress) else logger.warning
-                told("no jobs could be taken, trying again: %s", problem)
+                log = logger.debug if isinstance(problem, InProgress) else logger.warning
+                log("no jobs could be fetched, trying again: %s", problem)
                 await self.sleep_until_woken(self._pauses.latest)
 
     async def _start_fetched(self, taken: int, wants: Sequence[QueueDemand]) -> None:
@@ -101,14 +103,14 @@ class Fetcher:
             await self._announce_idle(wanted=False)
 
     async def _fetch_batch(self, wants: Sequence[QueueDemand]) -> int:
-        """One round: lease what there is, and put it on the desk."""
-        if not self._dependencies.many_writers:
-            # A look costs SQLite nothing; taking would make every other process wait.
+        """Lease what there is, and put it into slots; return how many."""
+        if not self._many_writers:
+            # A look costs SQLite nothing; leasing would make every other process wait.
             seen = await self._peek([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
         asked = FetchRequest(self._worker.id, self._hold, wants, self._should_stage(wants))
-        run = self._runner.run_autocommit if self._dependencies.many_writers else self._runner.run
+        run = self._runner.run_autocommit if self._many_writers else self._runner.run
         self.fetching = True
         try:
             leases, events = await run(lambda session: take_with_events(session, asked), wait=WAIT)
@@ -122,38 +124,41 @@ class Fetcher:
         return len(leases)
 
     def _should_stage(self, wants: Sequence[QueueDemand]) -> bool:
-        """Whether to look first for jobs that have come due, and for those that came back.
+        """Whether to look first for jobs that have come due, and for rescued ones.
 
-        The round after a notification is for the job that it told of; the next one looks, however
-        many are told of meanwhile.
+        The round after a notification is for the new job; the next one looks, however many
+        notifications come meanwhile.
         """
-        rung, self._notified = self._notified, False
-        urgent = self._executor.slots.quarantine.is_due
-        more = self._executor.slots.expects_rescued(wants)
-        if not urgent and not more and self._host.monotonic() - self._last_staged <= STAGE:
+        notified, self._notified = self._notified, False
+        slots = self._executor.slots
+        urgent = slots.quarantine.is_due
+        recent = self._host.monotonic() - self._last_staged <= STAGE
+        if recent and not urgent and not slots.expects_rescued(wants):
             return False
-        self._stage_postponed = rung and not self._stage_postponed and not urgent
+        self._stage_postponed = notified and not self._stage_postponed and not urgent
         if not self._stage_postponed:
             self._last_staged = self._host.monotonic()
         return not self._stage_postponed
 
     def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
-        handler = self._dependencies.jobs.find(None if row is None else row["source"], leased.name)
+        handler = self._dependencies.registries.jobs.find(
+            None if row is None else row["source"], leased.name
+        )
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return
-        run = Execution(leased, handler, None, self._host)
         try:
-            run.event = None if row is None else event_from(row, self._dependencies.routes)
+            event = None if row is None else event_from(row, self._dependencies.routes)
         except Exception as problem:
-            self._executor.refuse(run, problem)
+            self._executor.refuse(Execution(leased, handler, None, self._host), problem)
             return
+        run = Execution(leased, handler, event, self._host)
         if not self._executor.replace_earlier_run(run):
             self._executor.slots.put(run)
 
     def _park(self, leased: LeasedJob) -> None:
-        """Nobody here knows the handler: another process may, or the next deploy."""
+        """Release a job whose handler only another process, or the next deploy, knows."""
         if leased.name not in self._unknown:
             self._unknown.add(leased.name)
             logger.warning(
@@ -166,19 +171,19 @@ class Fetcher:
         self._executor.settle_unstarted(run, outcome_of_unknown_handler(draw))
 
     async def _peek(self, queues: Sequence[str]) -> QueueOutlook:
-        """What there is to take in some queues, without taking it."""
+        """What there is to fetch in some queues, without leasing it."""
         return await self._runner.run_autocommit(
             lambda session: peek_queues(session, queues), wait=WAIT
         )
 
     async def _wait_for_work(self, until: Until, wants: Sequence[QueueDemand]) -> bool:
-        """Nothing could be taken: wait for a sign of work; whether the worker may end."""
+        """Sleep until there may be work; return True if the worker may end."""
         await self._announce_idle(wanted=True)
         seen = await self._peek([want.queue for want in wants])  # those that have room
         pause, self._pause = self._pause, min(2 * self._pause, self._pauses.latest)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
-            # It has come due since the last look, or others have it, or it must not run just now.
+            # It came due since the last look, another worker has it, or it must not run now.
             self._last_staged = LONG_AGO if soon else self._last_staged
             await self.sleep_until_woken(pause)
             return False
@@ -191,7 +196,7 @@ class Fetcher:
         return False
 
     async def sleep_until_woken(self, seconds: float) -> None:
-        """Wait, but not longer than until something stirs."""
+        """Sleep until woken or ``seconds`` pass."""
         try:
             async with asyncio.timeout(seconds):
                 await self.wake_event.wait()
@@ -199,18 +204,18 @@ class Fetcher:
             return
 
     async def reserve_for_rescued(self) -> None:
-        """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
-        desk = self._executor.slots
+        """Keep a slot free for a rescued job that is due: those are never prefetched."""
+        slots = self._executor.slots
         most = 0
-        for name in desk.queues if desk else ():
+        for name in slots.queues if slots else ():
             seen = await self._peek([name])
-            desk.queues[name].reserve_for_due(seen.rescued)
+            slots.queues[name].reserve_for_due(seen.rescued)
             most = max(most, seen.rescued)
-        if desk.quarantine.observe_due(most):
+        if slots.quarantine.observe_due(most):
             self._executor.release_unstarted()
 
     async def _announce_idle(self, *, wanted: bool) -> None:
-        """Ask others to wake this worker, where they can."""
+        """Record whether this worker wants notifications, where the database sends them."""
         if self._listening and self._idle != wanted:
             self._idle = wanted
             worker = self._worker.id
@@ -219,7 +224,7 @@ class Fetcher:
             )
 
     async def listen(self) -> None:
-        """Hear of new jobs, where the database can tell."""
+        """Listen for notifications of new jobs, where the database sends them."""
 
         def on_notification() -> None:
             self._listening = self._notified = True
@@ -227,11 +232,3 @@ class Fetcher:
 
         if not await self._dependencies.store.listen(on_notification):
             self._listening = False
-
-
-async def take_with_events(
-    session: Session, asked: FetchRequest
-) -> tuple[list[LeasedJob], dict[str, Row]]:
-    """Lease jobs, and read the events that they are about."""
-    leases = await take(session, asked)
-    return leases, await read_events(session, leases)

@@ -1,7 +1,7 @@
-"""The heartbeat: says that this worker lives, on a thread and a connection of its own.
+"""The heartbeat: keeps this worker's leases, on a thread and a connection of its own.
 
 A handler that blocks the event loop must not cost its neighbours their leases, and one that hangs
-must not keep its own for ever. So this thread waits for nobody.
+must not keep its own for ever. So this thread waits for neither.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from duly.worker.slots import Slots
 
 logger = logging.getLogger("duly")
-# Beats for each lease: two may be missed before anybody is in doubt.
+# Beats for each lease: two may be missed before it is in doubt.
 BEATS = 3
-# Seconds beyond its timeout that the event loop has to end a run before the heart does.
+# Seconds beyond its timeout that the event loop has to end a run before the heartbeat does.
 GRACE = 2.0
 
 
 class Heartbeat:
-    """Beats until it is stopped."""
+    """Writes a beat for this worker until it is stopped."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Heartbeat:
         self._pause = worker.lease / 1_000_000 / BEATS
         self._stopped = threads.event()
         self._thread = threads.thread(
-            target=self._beat_until_stopped, name="duly-heart", daemon=True
+            target=self._beat_until_stopped, name="duly-heartbeat", daemon=True
         )
-        # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
-        # because a settle or a claim may be on its way.
+        # Leases that looked lost, or unknown to this worker, at the last beat. Nothing is done at
+        # once: a settle or a fetch may be on its way.
         self._missing: set[Lease] = set()
         # When the last beat began that was committed, and the last that counts.
         self._beat_started_at = self._confirmed_at = 0.0
@@ -67,29 +67,29 @@ class Heartbeat:
         self._ended_overdue: set[Lease] = set()
 
     def announce(self) -> None:
-        """Say that the worker is there, before it leases anything."""
+        """Write the first beat, before the worker leases anything."""
         self._write_beat()
         self.confirm()
 
     def is_fresh(self) -> bool:
-        """Whether no lease can be lost yet: the last beat is younger than a lease."""
+        """True while no lease can have expired: the last beat is younger than a lease."""
         return self._host.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
 
     def _write_beat(self) -> set[Lease]:
-        """One beat; what comes back are the leases that the database knows of."""
+        """Write one beat; return the leases that the database knows of."""
         self._beat_started_at = self._host.monotonic()
         return finish(self._store.sync_runner.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
-        """The last beat counts: whoever begins jobs has heard which leases were lost."""
+        """Let the last beat count: the executor knows which leases were lost."""
         self._confirmed_at = self._beat_started_at
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the thread and close its connection."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -104,11 +104,11 @@ class Heartbeat:
                 self._beat_once()
             except DulyError as problem:
                 logger.warning("the heartbeat of this worker was not written: %s", problem)
-            except Exception:  # whatever it is: a heart that stops loses every lease
+            except Exception:  # without a heartbeat every lease is lost
                 logger.exception("the heartbeat of this worker failed")
 
     def _beat_once(self) -> None:
-        # First: one that hangs in a transaction on SQLite keeps the beat itself from being written.
+        # First: a handler that hangs in a transaction on SQLite keeps the beat from being written.
         self._end_overdue()
         before = [run for run in self._slots.list_leased() if run.ended is None]
         late = not self.is_fresh()
@@ -119,7 +119,7 @@ class Heartbeat:
         self._release_strays(held)
 
     def _report_lost(self, before: Sequence[Execution], held: set[Lease], *, late: bool) -> None:
-        """Tell of leases that others have: at once of those that never began, if they can."""
+        """Report lost leases at the second beat; at once those of jobs that never started."""
         missing = {run.leased.lease: run for run in before if run.leased.lease not in held}
         gone = [
             run
@@ -131,7 +131,7 @@ class Heartbeat:
             self._on_lost([run for run in gone if run.ended is None])
 
     def _release_strays(self, held: set[Lease]) -> None:
-        """Give back what was leased by a statement whose answer never arrived."""
+        """Release what was leased by a statement whose reply was lost."""
         if self._fetching():
             self._strays = set()
             return
@@ -144,7 +144,7 @@ class Heartbeat:
             )
 
     def _end_overdue(self) -> None:
-        """End runs that the event loop should have ended: it is blocked, or its thread is."""
+        """End overdue runs that the event loop did not end: it is blocked."""
         now = self._host.monotonic()
         overdue = {
             run.leased.lease: run

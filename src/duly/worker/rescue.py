@@ -1,4 +1,4 @@
-"""Rescue: leases of workers that were lost are taken back, at the start and now and then."""
+"""Rescue: leases of lost workers are taken back, at the start and periodically."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class JobRescuer(NamedTuple):
         )
         for row in rows:
             self.worked.rescued += 1
-            told = logger.error if row["state"] == "dead" else logger.warning
-            told(
+            log = logger.error if row["state"] == "dead" else logger.warning
+            log(
                 "job %s (%s) was taken back from a lost worker, rescue %s: it is %s",
                 row["id"],
                 row["name"],
@@ -76,8 +76,8 @@ async def take_back(
 ) -> Sequence[Row]:
     """Take back leases, and say at once that this worker lives.
 
-    After a step of the clock, or when nobody could write for a while, every worker looks lost. What
-    this one takes next must not be taken from it as well, and so on in turn, until it is dead.
+    After a step of the clock, or when no worker could write for a while, every worker looks lost.
+    What this one leases next must not be rescued from it in turn, until the job is dead.
     """
     rows = await rescue(session, worker.id, backoff)
     if rows:

@@ -1,6 +1,6 @@
-"""One run of a job, from its first statement to what is to be written about its end.
+"""One run of a job, from its first statement to the outcome that is written.
 
-The same body serves both colours: a handler that blocks gets runners that never wait.
+One body serves sync and async handlers: a sync one gets runners that never wait.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from duly.core.errors import InProgress, StoreUnavailable, UsageError
 from duly.core.host import HOST, Deadline, Host
 from duly.core.retry import RESCUE_BACKOFF, Backoff
 from duly.core.session import host_time
-from duly.jobs import order
 from duly.jobs.invoke import HandlerFailed, call_handler, run_one_in_transaction
 from duly.jobs.job import AsyncJob, Job
 from duly.jobs.lease import finish_inside, lease_lost_error
+from duly.jobs.order import version_of_event
 from duly.jobs.outcome import (
     DONE,
     SETTLED,
@@ -29,7 +29,7 @@ from duly.jobs.outcome import (
     RunContext,
     outcome_of_run,
 )
-from duly.ledger import order_guard as guard
+from duly.ledger import order_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.session import OpenedTransaction, Runner, Session
     from duly.http_client.job_clients import JobClients
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.ledger.arguments import VersionAdvance
     from duly.service.wakeup import Wakeup
     from duly.worker.execution import Execution
@@ -48,7 +48,7 @@ BUSY = timedelta(seconds=1) // timedelta(microseconds=1)
 
 
 class JobTransactionOpener(Protocol):
-    """Whoever opens the transactions of handlers: a store, or the user's ORM."""
+    """Opens the transactions of handlers: a store, or the user's ORM."""
 
     def open_transaction(
         self, *, wait: timedelta, lasting: timedelta | None = None
@@ -57,16 +57,16 @@ class JobTransactionOpener(Protocol):
 
 
 class ExecutionContext(NamedTuple):
-    """Where runs of one colour do their work."""
+    """What the runs of sync handlers have in common, or those of async ones."""
 
     runner: Runner
     opener: JobTransactionOpener
-    jobs: Registry
+    registries: Registries
     clock: Clock | None
     secrets: Sequence[str]
     callers: JobClients
     wakeup: Wakeup
-    # Around each run of code that blocks: an ORM may keep a connection for each thread.
+    # Around each sync run: an ORM may keep a connection for each thread.
     renew_connections: Callable[[], AbstractContextManager[None]] = nullcontext
     host: Host = HOST
     rescue_backoff: Backoff = RESCUE_BACKOFF
@@ -79,11 +79,11 @@ class ExecutionContext(NamedTuple):
 
 
 class NotStarted(Exception):
-    """The database was busy before the handler's turn had come: nothing of it has run."""
+    """The database was busy before the handler was called."""
 
 
 async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
-    """Run the handler, and say how it ended. Cancellation passes through."""
+    """Run the handler and return its outcome. Cancellation passes through."""
     try:
         with context.renew_connections():
             return await run_attempt(run, context)
@@ -96,66 +96,77 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
     try:
         return outcome_of_run(run.leased, run.handler, problem, context.circumstances(run))
     finally:
-        # Its traceback holds this frame, and this frame holds it: a circle that keeps whatever the
+        # Its traceback holds this frame, and this frame holds it: a cycle that keeps all that the
         # handler left open until the next collection.
         del problem
 
 
 async def run_attempt(run: Execution, context: ExecutionContext) -> JobOutcome:
-    """What to do, by what the handler declares."""
-    handler, leased, event = run.handler, run.leased, run.event
-    run.handler_started_at = context.host.monotonic()
+    """Run the handler with what it declares: refetch, order, a transaction."""
+    handler, event = run.handler, run.event
+    run.handler_started_at = started = context.host.monotonic()
     if handler.refetch is not None:
         event = replace(event, current=await call_refetch(handler.refetch, event, handler.mode))
-    question = order.order_question(handler, leased, event)
-    named = leased, handler.name, None if event is None else event.id, context.runner
-    callers = context.callers
-    job: AsyncJob | Job
-    until = run.handler_started_at + handler.timeout / 1_000_000
-    deadline = Deadline(context.host.monotonic, until)
-    if handler.mode == "async":
-        job = AsyncJob(*named, callers.async_client, deadline=deadline)
-    else:
-        job = Job(*named, callers.client, deadline=deadline)
+    version = None
+    if handler.order is not None:
+        version = version_of_event(handler.order, handler.name, run.leased.scope, event)
+    job = job_of(run, context, started) if "job" in handler.wants else None
     if "tx" in handler.wants:
         run.handler_started_at = None
-        return await run_in_transaction(run, context, question, event=event, job=job)
-    if question is not None and not await is_current_version(context.runner, question):
+        return await run_in_transaction(run, context, version, event=event, job=job)
+    if version is not None and not await is_current_version(context.runner, version):
         return STALE
     await call_handler(handler, event=event, job=job)
-    job.refuse_unkept()
-    return DONE if question is None else DONE._replace(version=question)
+    if job is not None:
+        job.refuse_unkept()
+    return DONE if version is None else DONE._replace(version=version)
+
+
+def job_of(run: Execution, context: ExecutionContext, started: float) -> AsyncJob | Job:
+    """The job as its handler sees it, with the deadline of this run."""
+    handler, event = run.handler, run.event
+    deadline = Deadline(context.host.monotonic, started + handler.timeout / 1_000_000)
+    known = run.leased, handler.name, None if event is None else event.id, context.runner
+    if handler.mode == "async":
+        return AsyncJob(*known, context.callers.async_client, deadline=deadline)
+    return Job(*known, context.callers.client, deadline=deadline)
 
 
 async def call_refetch(refetch: Any, event: Any, mode: str) -> Any:
-    """What the source of truth says now; asked outside of any transaction."""
+    """Call ``refetch=``, outside of any transaction."""
     answer = refetch(event)
     if mode == "async" and inspect.isawaitable(answer):
         return await answer
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()  # or Python complains that it was never awaited
-        raise UsageError("refetch= of a handler that blocks must not be awaited: write `def`")
+        raise UsageError("refetch= of a sync handler must not be awaited: write `def`")
     return answer
 
 
 async def run_in_transaction(
-    run: Execution, context: ExecutionContext, question: VersionAdvance | None, **offered: object
+    run: Execution, context: ExecutionContext, version: VersionAdvance | None, **offered: object
 ) -> JobOutcome:
-    """Work, child jobs and the end of the lease in one COMMIT."""
+    """Run the handler, and end its lease in the same COMMIT."""
     lasting = timedelta(microseconds=run.handler.timeout)
     opening = context.opener.open_transaction(wait=WAIT, lasting=lasting)
     try:
         opened = await opening.__aenter__()
     except (InProgress, StoreUnavailable) as problem:
         raise NotStarted from problem
-    # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
+    # The wait for a connection, or for SQLite's lock, has its own bound and is not the handler's.
     run.handler_started_at = context.host.monotonic()
     try:
-        if run.ended is not None:  # while it waited for its turn, its lease was lost
+        if run.ended is not None:  # its lease was lost while it waited for a connection
             raise lease_lost_error(run.leased)
         run.revoke = opened.revoke
-        ended = await run_between_begin_and_commit(run, context, opened, question, offered)
+        opened.restore_timeouts()
+        ended = SETTLED
+        if version is not None and not await advance_version(opened.session, version):
+            ended = SETTLED_STALE
+        else:
+            await run_one_in_transaction(run.handler, opened, context.registries, **offered)
+        await finish_inside(opened.session, run.leased, ended.outcome, run.elapsed)
     except BaseException as problem:
         run.revoke = None
         await opening.__aexit__(type(problem), problem, problem.__traceback__)
@@ -166,39 +177,21 @@ async def run_in_transaction(
     return ended
 
 
-async def run_between_begin_and_commit(
-    run: Execution,
-    context: ExecutionContext,
-    opened: OpenedTransaction,
-    question: VersionAdvance | None,
-    offered: dict[str, object],
-) -> JobOutcome:
-    """What happens between BEGIN and COMMIT."""
-    opened.restore_timeouts()
-    session = opened.session
-    if question is not None and not await advance_version(session, question):
-        await finish_inside(session, run.leased, "stale", run.elapsed)
-        return SETTLED_STALE
-    await run_one_in_transaction(run.handler, opened, context.jobs, **offered)
-    await finish_inside(session, run.leased, "done", run.elapsed)
-    return SETTLED
-
-
-async def is_current_version(runner: Runner, question: VersionAdvance) -> bool:
-    """Whether no later version was applied, before a run without a transaction."""
+async def is_current_version(runner: Runner, version: VersionAdvance) -> bool:
+    """Return True if no later version was applied; asked before a run without a transaction."""
 
     async def compare(session: Session) -> bool:
-        return await guard.would_apply(session, question)
+        return await order_guard.would_apply(session, version)
 
     try:
         return await runner.run_autocommit(compare, wait=WAIT)
-    except InProgress as problem:  # somebody else has SQLite's lock
+    except InProgress as problem:  # another process has SQLite's lock
         raise NotStarted from problem
 
 
-async def advance_version(session: Session, question: VersionAdvance) -> bool:
-    """Whether the version is the newest; it is recorded then, in the handler's transaction."""
+async def advance_version(session: Session, version: VersionAdvance) -> bool:
+    """Record the version in the handler's transaction; return False if it is not the newest."""
     try:
-        return await guard.newer(session, question)
+        return await order_guard.newer(session, version)
     except InProgress as problem:  # another handler works on the same resource
         raise NotStarted from problem

@@ -32,7 +32,7 @@ class Scheduler:
         self._monotonic = dependencies.host.monotonic
         self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
-        self._jobs = dependencies.jobs
+        self._jobs = dependencies.registries.jobs
         self._wakeup = dependencies.wakeup
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class Scheduler:
         return max(self._pause(known) - (self._monotonic() - began), SOONEST)
 
     async def _fire(self, schedule: Schedule) -> None:
-        """Fire one schedule; whatever happens to it, the others have their turn."""
+        """Fire one schedule; a failure does not keep the others from their turn."""
         try:
             step = await self._runner.run(
                 lambda session: fire(session, schedule, self._jobs), wait=WAIT

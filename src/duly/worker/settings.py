@@ -1,4 +1,4 @@
-"""What a worker was told: its queues, and how long it waits for what."""
+"""The settings of a worker: its queues, its lease and its pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker did, for whoever asked it to work, and for the counters."""
+"""What a worker did: its counts, its log lines and the counters in the database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.exports import export_type
+from duly.core.exports import export_type, old_names
 from duly.core.failures import failure_reason
 from duly.inbox.counters import PendingCounters, flush
 
@@ -22,12 +22,12 @@ run_log = logging.getLogger("duly.worker")
 
 
 def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
-    """Tell of one run whose end is committed, whatever it is."""
+    """Log one run whose end is committed."""
     if not run_log.isEnabledFor(logging.DEBUG):
         return
     outcome = ended.outcome if ended.kind == "settled" else ended.kind
     members = {
-        "job": run.leased.id,
+        "job": run.id,
         "name": run.leased.name,
         "outcome": outcome if held else "lost",
         "milliseconds": round(run.duration / 1000, 1),
@@ -42,7 +42,7 @@ def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
 
 
 def log_retry(leased: LeasedJob, ended: JobOutcome) -> None:
-    """Tell of a run that failed, and when the next one is."""
+    """Log a run that failed, and when the next one is."""
     if ended.error is None:
         return
     logger.warning(
@@ -57,6 +57,7 @@ def log_retry(leased: LeasedJob, ended: JobOutcome) -> None:
 
 
 @export_type
+@old_names("worked", again="retried")
 @dataclass(slots=True)
 class Worked:
     """What became of the jobs that a worker had.
@@ -64,16 +65,16 @@ class Worked:
     Args:
         done: finished.
         stale: passed over, because a later version of their resource was applied before.
-        again: failed, released or not yet due, and will run again.
+        retried: failed, released or not yet due, and will run again.
         dead: out of attempts or rescues, or given up by their handler.
-        lost: taken by somebody else while they ran here; what they wrote was rolled back.
+        lost: leased by another worker while they ran here; what they wrote was rolled back.
         rescued: taken back from workers that were lost.
         stuck: whether handlers that do not end make it necessary to start the process anew.
     """
 
     done: int = 0
     stale: int = 0
-    again: int = 0
+    retried: int = 0
     dead: int = 0
     lost: int = 0
     rescued: int = 0
@@ -81,7 +82,7 @@ class Worked:
     _tally: PendingCounters = field(default_factory=PendingCounters, repr=False, compare=False)
 
     def count(self, leased: LeasedJob, ended: JobOutcome, *, held: bool) -> None:
-        """Count one run, and tell of what a person should know."""
+        """Count one run, and log a failure."""
         kind: str = ended.kind if held else "lost"
         if kind == "settled":
             kind = ended.outcome
@@ -90,7 +91,7 @@ class Worked:
         elif kind == "stale":
             self.stale += 1
         elif kind == "again":
-            self.again += 1
+            self.retried += 1
             log_retry(leased, ended)
         elif kind == "dead":
             self.dead += 1

@@ -1,7 +1,7 @@
-"""Threads for handlers that block: as many as are needed, each taking one job after the other.
+"""Threads for sync handlers: as many as are needed, each running one job after the other.
 
-What is through is handed to the event loop in heaps: a call into the loop for each would cost more
-than a small job.
+Finished runs are handed to the event loop in batches: a call into the loop for each would cost
+more than a small job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ThreadPool:
-    """Runs handlers on threads, and tells the event loop how they ended."""
+    """Runs handlers on threads, and reports their outcomes to the event loop."""
 
     def __init__(
         self,
@@ -51,24 +51,26 @@ class ThreadPool:
         self._loop = loop
 
     def submit(self, run: Execution) -> None:
-        """Have a job done."""
+        """Run a job on a thread that is idle, or on a new one."""
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
             else:
                 self._threads += 1
-                self._new_thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
+                self._new_thread(
+                    target=self._run_submitted, name="duly-thread", daemon=True
+                ).start()
         self._submitted.put(run)
 
     def _run_submitted(self) -> None:
         while (run := self._submitted.get()) is not None:
             ended = self._execute(run)
             self._finished.append((run, ended))
-            # Free before the loop hears of it: what it sends next must not start another thread.
+            # Idle before the loop knows: the next job it submits must not start another thread.
             with self._lock:
                 self._idle += 1
-                tell, self._collect_scheduled = not self._collect_scheduled, True
-            if tell and self._loop is not None:
+                collect, self._collect_scheduled = not self._collect_scheduled, True
+            if collect and self._loop is not None:
                 self._schedule_collect(self._loop)
             del run, ended
 
@@ -83,11 +85,11 @@ class ThreadPool:
     def _schedule_collect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.call_soon_threadsafe(self._collect)
-        except RuntimeError:  # the event loop was closed: nobody waits for it any more
+        except RuntimeError:  # the event loop was closed, and the worker with it
             return
 
     def _collect(self) -> None:
-        """On the event loop: everything that is through."""
+        """On the event loop: report every finished run."""
         with self._lock:
             self._collect_scheduled = False
         while self._finished:

@@ -1,8 +1,8 @@
-"""Recording the version that a handler has applied, in one transaction with the end of its lease.
+"""Recording the version that a handler applied, in one transaction with the end of its lease.
 
-The handler is through: whatever keeps the note from being written, somebody else's lock or a server
-that is away, it must neither run again for it nor be called a failure. So each is tried until it is
-written, or until the database says that the lease is lost.
+The handler has returned: it must neither run again nor count as failed because another process has
+a lock or the server cannot be reached. So each version is tried until it is written, or until the
+lease is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class VersionCompleter:
     """Writes versions, each in a transaction of its own: one that is locked delays no other.
 
     Args:
-        runner: where.
-        on_recorded: called with each run once that is committed, or with what is wrong with it.
+        runner: runs the transactions.
+        on_recorded: called with each run once that is committed, or with its error.
         dice: for the pause before another try.
     """
 
@@ -61,20 +61,20 @@ class VersionCompleter:
         task.add_done_callback(self._tasks.discard)
 
     async def flush(self) -> None:
-        """Until everything is written."""
+        """Wait until everything is written."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def _complete(self, run: Execution, version: VersionAdvance) -> None:
         try:
             await self._write_until_done(run, version)
-        except Exception as problem:  # whatever it is: it must not cost the job its slot
+        except Exception as problem:  # no error may cost the job its slot
             self._on_recorded(run, problem)
         else:
             self._on_recorded(run, None)
 
     async def _write_until_done(self, run: Execution, version: VersionAdvance) -> None:
-        """Write, however often it takes."""
+        """Try until it is written."""
         unsure = False
         while (later := await self._try_write(run, version, unsure=unsure)) is not None:
             unsure = unsure or later is Later.UNSURE
@@ -83,7 +83,7 @@ class VersionCompleter:
     async def _try_write(
         self, run: Execution, version: VersionAdvance, *, unsure: bool
     ) -> Later | None:
-        """Write once; or why nobody can say now whether it is written."""
+        """Write once; return why it may not be written, or None."""
         try:
             await self._runner.run(
                 lambda session: complete_with_version(session, run, version), wait=WAIT
@@ -103,6 +103,6 @@ class VersionCompleter:
 
 
 async def complete_with_version(session: Session, run: Execution, version: VersionAdvance) -> None:
-    """The version and the end of the lease, together."""
+    """Record the version and end the lease."""
     await guard.newer(session, version)
     await finish_inside(session, run.leased, "done", run.duration)

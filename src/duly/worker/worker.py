@@ -1,4 +1,4 @@
-"""The worker: from its first sign of life to its last, with everything it does in between."""
+"""The worker: start, work, drain and end, and the helpers that run beside it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STARTING = 20.0
 
 
 class Worker:
-    """One process's share of the work, in one event loop."""
+    """A worker in one event loop."""
 
     def __init__(self, dependencies: WorkerDependencies, settings: WorkerSettings) -> None:
         self._dependencies = dependencies
@@ -72,22 +72,24 @@ class Worker:
 
     @worked.setter
     def worked(self, worked: Worked) -> None:
-        """Count there instead, before it begins: for whoever wants to hear of each run."""
+        """Use other counts, before the worker begins: a test kit records each run there."""
         self._executor.worked = worked
 
     def _longest_lock(self) -> int:
-        """How long a transaction of a handler may keep a heartbeat from being written."""
+        """Microseconds for which a handler's transaction may delay a heartbeat."""
         if self._dependencies.many_writers:
             return 0
-        locking = [one.timeout for one in self._dependencies.jobs.all() if "tx" in one.wants]
+        locking = [
+            one.timeout for one in self._dependencies.registries.jobs.all() if "tx" in one.wants
+        ]
         return max(locking, default=0)
 
     def stop(self) -> None:
-        """Take no more jobs, and end when those that run are through. From any thread."""
+        """Fetch no more jobs, and end when running ones have ended. From any thread."""
         self._call_in_loop(self._stop)
 
     def stop_now(self) -> None:
-        """Give back what runs, and end. From any thread."""
+        """Release what runs, and end. From any thread."""
         self._stopping_now = True
         self.stop()
 
@@ -108,11 +110,11 @@ class Worker:
 
     def _abandon_lost(self, runs: Sequence[Execution]) -> None:
         self._executor.abandon_lost(runs)
-        self._heartbeat.confirm()  # only now: what was held and lost must not begin in between
+        self._heartbeat.confirm()  # only now: what was lost must not start in between
         self._executor.start()
 
     def _call_in_loop(self, call: Any) -> None:
-        if self._loop is None:  # it has not begun, and nobody else touches it
+        if self._loop is None:  # it has not begun: no other thread uses it
             call()
             return
         try:
@@ -121,7 +123,7 @@ class Worker:
             return
 
     async def run(self, until: Until = "stopped") -> Worked:
-        """Work until there is nothing to do, or until told to stop."""
+        """Work until there is nothing to do, or until stopped."""
         self._loop = asyncio.get_running_loop()
         self._executor.thread_pool.start(self._loop)
         begun = False
@@ -155,27 +157,27 @@ class Worker:
         return self.worked
 
     def _on_helper_done(self, helper: asyncio.Task[None]) -> None:
-        """What goes on beside the work must not end in silence."""
+        """Stop the worker if a helper failed."""
         problem = None if helper.cancelled() else helper.exception()
         if problem is not None:
-            logger.critical("a part of this worker failed, it ends: %r", problem)
+            logger.critical("a helper of this worker failed, the worker ends: %r", problem)
             self._failure = problem
             self._stop()
 
-    async def _abandon(self, patience: float = 0.0, *, process_ends: bool = True) -> None:
-        """Give everything back, at once; the database has a while to take it.
+    async def _abandon(self, seconds: float = 0.0, *, process_ends: bool = True) -> None:
+        """Release everything now; the database has so many seconds to take it.
 
         A thread cannot be stopped: where the process lives on, its job keeps the lease until that
-        runs out by itself.
+        expires.
         """
         self._executor.release_unstarted()
         self._executor.interrupt_running(threads=process_ends)
-        await self._executor.close(patience)
+        await self._executor.close(seconds)
 
     async def _retry_until_started(self, first: Callable[[], Awaitable[None]]) -> bool:
-        """Begin although the database is busy or restarting just now, but not if it stays away.
+        """Retry while the database is busy or restarting, for a bounded time.
 
-        Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
+        Returns False if the worker was stopped before it began.
         """
         until = self._host.monotonic() + STARTING
         while True:
@@ -192,7 +194,7 @@ class Worker:
                 return True
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the work itself."""
+        """The helpers that run beside the work."""
         runner, pause = (
             self._dependencies.store.async_runner,
             self._settings.lease.total_seconds() / 2,
@@ -204,7 +206,7 @@ class Worker:
             prune_periodically(runner, self._host.random),
             flush_counters_periodically(runner, self.worked, self._pauses.counters),
             watch_relays(
-                runner, self._dependencies.jobs.outgoing.relay_liveness, self._pauses.counters
+                runner, self._dependencies.registries.outbox.relay_liveness, self._pauses.counters
             ),
             self._scheduler.run(),
         ]
@@ -220,21 +222,21 @@ class Worker:
         )
 
     async def _prepare(self) -> None:
-        names = [handler.name for handler in self._dependencies.jobs.all()]
+        names = [handler.name for handler in self._dependencies.registries.jobs.all()]
         runner = self._dependencies.store.async_runner
         await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
         await self._rescuer().rescue_now()
         await self._scheduler.tick()
 
     async def _watch_clock(self) -> None:
-        """Look at the clock, and see to it that nothing waits for ever."""
+        """Enforce time limits, and look for rescued jobs while every slot is taken."""
         looked = self._host.monotonic()
         while True:
             await asyncio.sleep(self._pauses.time_limits)
             self._executor.enforce_time_limits()
             if self._executor.stuck_threads >= self._settings.stuck and not self.worked.stuck:
                 logger.critical(
-                    "%d handlers hang: this process must start anew", self._executor.stuck_threads
+                    "worker stuck, %d handlers hang: restart required", self._executor.stuck_threads
                 )
                 self.worked.stuck = True
                 self._stop()
@@ -246,16 +248,16 @@ class Worker:
                     logger.debug("rescued jobs could not be looked for: %s", problem)
 
     async def _drain(self) -> None:
-        """Release what never began, let the rest finish, and release that when time is up."""
-        crew = self._executor
-        crew.release_unstarted()
+        """Release what never started, let the rest finish, and release that when time is up."""
+        executor = self._executor
+        executor.release_unstarted()
         until = self._host.monotonic() + self._settings.grace.total_seconds()
-        while crew.is_busy() and not self._stopping_now and self._host.monotonic() < until:
+        while executor.is_busy() and not self._stopping_now and self._host.monotonic() < until:
             self._fetcher.wake_event.clear()
             await self._fetcher.sleep_until_woken(self._pauses.time_limits)
-        if crew.is_busy():
+        if executor.is_busy():
             logger.warning(
-                "these did not end in time and are given back: %s", crew.describe_running()
+                "these jobs did not end in time and are released: %s", executor.describe_running()
             )
         # What is done must not be left leased because the database is busy or restarting.
         left = 0.0 if self._stopping_now else until - self._host.monotonic()
@@ -274,4 +276,4 @@ class Worker:
                 lambda session: remove_worker(session, self._identity.id), wait=WAIT
             )
         except DulyError as problem:
-            logger.warning("this worker could not say that it ends: %s", problem)
+            logger.warning("this worker could not remove its row: %s", problem)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.docs.examples.readme import Process
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 STRIPE, WAREHOUSE = "duly deliver stripe", "duly deliver standard-webhooks"
 

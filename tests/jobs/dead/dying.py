@@ -36,7 +36,7 @@ def fail(job: Any) -> None:
 
 def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
     """Jobs that died one after the other, each a second after the one before; without a worker."""
-    if not desk.app.registry.plain:
+    if not desk.app.registries.jobs.plain:
         desk.job(fail, **options)
     ids = []
     for payload in payloads:

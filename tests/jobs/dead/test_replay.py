@@ -12,8 +12,7 @@ import pytest
 
 import duly
 from duly.core.onestep import finish
-from duly.jobs.dead import JobSelection
-from duly.jobs.replay import plan_of
+from duly.jobs.dead import JobSelection, plan_of
 from duly.ledger import replay as replaying
 from tests.jobs.dead.dying import AT_ONCE, EVERY_STORE, SECOND, killed, letters, replay
 from tests.jobs.enqueue.desks import CASES

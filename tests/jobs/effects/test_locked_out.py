@@ -83,7 +83,7 @@ def test_a_lock_after_an_ordered_handler_neither_fails_it_nor_has_it_run_again(
     feed.tell("evt_1", version=1)
     worked = feed.tell("evt_2", version=2)
 
-    assert (worked.done, worked.again, worked.dead, worked.lost) == (1, 0, 0, 0)
+    assert (worked.done, worked.retried, worked.dead, worked.lost) == (1, 0, 0, 0)
     assert feed.seen == [("apply", 1), ("apply", 2)]
     assert feed.tell("evt_0", version=1).stale == 1  # the version was recorded
 

@@ -81,7 +81,7 @@ def test_an_event_is_never_stale_to_itself(case: Case, with_tx: bool, feed: Feed
     feed.on(body=fail_twice, order=ORDER, backoff=AT_ONCE)
     worked = feed.tell("evt_1", version=7)
 
-    assert (worked.again, worked.done, worked.stale) == (2, 1, 0)
+    assert (worked.retried, worked.done, worked.stale) == (2, 1, 0)
     assert feed.outcomes() == ["done"]
 
 

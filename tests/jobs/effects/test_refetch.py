@@ -84,7 +84,7 @@ def test_a_refetch_that_fails_is_tried_again_with_its_handler(
     )
     worked = feed.tell("evt_1", version=1)
 
-    assert (worked.again, worked.done) == (1, 1)
+    assert (worked.retried, worked.done) == (1, 1)
     assert given == [2]
 
 

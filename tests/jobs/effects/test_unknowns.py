@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.app.jobs import SPARE
+from duly.app.process import SPARE
 from duly.jobs.effects import TRIES
 from duly.jobs.job import AsyncJob, Job
 from duly.worker.settings import WorkerSettings
@@ -44,7 +44,7 @@ def test_a_later_call_that_certainly_did_not_happen_says_nothing_of_an_earlier_o
 
     assert bench.states() == UNKNOWN
     bench.take_over()
-    with pytest.raises(duly.Dead, match="nobody knows whether effect 'charge'"):
+    with pytest.raises(duly.Dead, match="it is unknown whether effect 'charge'"):
         bench.effect(lambda: pytest.fail("a third call"), unknown="park")
 
 
@@ -136,7 +136,7 @@ async def test_steps_find_a_connection_while_transactions_have_all_that_they_may
         charged.append(job.effect("charge", lambda key: key) == job.key("charge"))
 
     await app.aio.enqueue_many(hold, [None] * connections)
-    worker = app.worker(WorkerSettings(queues=queues, grace=timedelta(0)))
+    worker = app.process.worker(WorkerSettings(queues=queues, grace=timedelta(0)))
     running = asyncio.ensure_future(worker.run("stopped"))
     try:
         assert await asyncio.to_thread(begun.acquire, timeout=PATIENCE)

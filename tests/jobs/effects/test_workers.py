@@ -64,7 +64,7 @@ def test_a_retry_takes_only_the_steps_that_are_left(case: Case, desk: Desk) -> N
     desk.enqueue()
     worked = desk.work()
 
-    assert (worked.again, worked.done) == (1, 1)
+    assert (worked.retried, worked.done) == (1, 1)
     assert calls == [(1, "charge"), (2, "mail")]
 
 
@@ -85,10 +85,10 @@ def test_an_unknown_step_that_is_to_be_parked_makes_a_dead_letter_before_its_att
     made = desk.enqueue()
     worked = desk.work()
 
-    assert (worked.again, worked.dead) == (1, 1)
+    assert (worked.retried, worked.dead) == (1, 1)
     assert len(calls) == 1
     assert desk.jobs() == [(made.id, "dead")]
-    assert "nobody knows whether effect 'charge' happened" in desk.error()
+    assert "it is unknown whether effect 'charge' happened" in desk.error()
 
 
 @everywhere

@@ -89,7 +89,7 @@ def test_a_rerun_recognises_what_the_lost_run_committed_even_after_the_job_is_do
 ) -> None:
     with case.open(request) as desk:
         desk.job(lambda _: None)
-        new = desk.app.registry.new(desk.name, "payload", key="receipt-1")
+        new = desk.app.registries.jobs.new(desk.name, "payload", key="receipt-1")
         runner = desk.app.store.sync_runner
 
         def run() -> list[duly.types.Enqueued]:

@@ -41,6 +41,7 @@ def within(desk: Desk, body: Callable[[Any], Awaitable[Any]]) -> Any:
     return desk.call(awaited if desk.colour == "async" else blocking)
 
 
+@pytest.mark.promise("I4")
 @everywhere
 def test_a_transaction_keeps_its_jobs_if_it_commits(case: Case, desk: Desk) -> None:
     async def enqueue(tx: Any) -> list[duly.types.Enqueued]:
@@ -59,6 +60,7 @@ def test_a_transaction_keeps_its_jobs_if_it_commits(case: Case, desk: Desk) -> N
     assert {job for job, _ in desk.jobs()} == {one.id for one in made}
 
 
+@pytest.mark.promise("I4")
 @everywhere
 def test_a_transaction_that_raises_leaves_no_job_and_no_key(case: Case, desk: Desk) -> None:
     async def enqueue(tx: Any) -> None:

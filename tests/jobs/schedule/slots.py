@@ -9,7 +9,7 @@ from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.jobs.handlers import handler_of
 from duly.jobs.job import Job
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry
 from duly.jobs.schedule import Missed, Schedule, fire, schedule_of
 from tests.support.inboxes import found
 
@@ -20,8 +20,8 @@ def report(job: Job) -> None:
     """Stands for the user's function."""
 
 
-def registry() -> Registry:
-    jobs = Registry()
+def registry() -> JobRegistry:
+    jobs = JobRegistry()
     jobs.add(handler_of(report, "report"))
     return jobs
 

@@ -64,7 +64,7 @@ async def test_a_worker_looks_again_at_the_next_slot_and_at_least_every_second(
     app = duly.Duly(url, clock=clock)
     app.cron("0 0 1 6 *", name="rare")(report)
     app.cron("* * * * *", name="report")(report)
-    scheduler = app.worker(WorkerSettings())._scheduler
+    scheduler = app.process.worker(WorkerSettings())._scheduler
     await scheduler.tick()
     assert 0.3 < await scheduler.tick() <= 1
     clock.advance(MINUTE - timedelta(milliseconds=200))
@@ -93,7 +93,7 @@ def test_a_worker_that_is_at_work_notices_the_slot_by_itself(
 @contextmanager
 def at_work(app: duly.Duly) -> Iterator[None]:
     """A worker in a thread of its own, until the block ends."""
-    worker = app.worker(WorkerSettings())
+    worker = app.process.worker(WorkerSettings())
 
     async def ran() -> None:
         await worker.run("stopped")
@@ -115,10 +115,10 @@ def test_one_schedule_that_cannot_be_enqueued_keeps_its_slot_and_no_other_waitin
     app.cron("* * * * *", name="sound", queue="later")(report)
     app.work(queues=["default"])
     clock.advance(MINUTE)
-    handler = app.registry.plain.pop("broken")
+    handler = app.registries.jobs.plain.pop("broken")
     app.work(queues=["default"])
     assert len(enqueued(app.store)) == 1
     assert "job broken could not be scheduled now" in caplog.text
-    app.registry.add(handler)
+    app.registries.jobs.add(handler)
     app.work(queues=["default"])
     assert enqueued(app.store) == ["2026-01-01T00:01:00+00:00"] * 2

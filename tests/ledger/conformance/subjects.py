@@ -189,6 +189,7 @@ class Case:
     kind: Kind
     make: Callable[[str, HandClock], StoreSubject | JoinedSubject]
     crowd: int = CROWD
+    wide: bool = False
 
     @asynccontextmanager
     async def open(self, url: str, clock: HandClock) -> AsyncIterator[Any]:
@@ -212,7 +213,9 @@ def store_case(kind: Kind, colour: Literal["sync", "async"]) -> Case:
 
 def way_case(way: Way) -> Case:
     """A joined connection type."""
-    return Case(way.name, way.store, lambda url, clock: JoinedSubject(way, url, clock), GROUP)
+    return Case(
+        way.name, way.store, lambda url, clock: JoinedSubject(way, url, clock), GROUP, way.wide
+    )
 
 
 KINDS: tuple[Kind, ...] = ("sqlite", "postgres", "memory")

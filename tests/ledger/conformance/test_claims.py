@@ -32,6 +32,7 @@ async def outcome(asking: asyncio.Future[First | Duplicate]) -> str:
     return "first" if answer.first else "duplicate"
 
 
+@pytest.mark.promise("one first")
 async def test_of_many_concurrent_claims_exactly_one_is_first(
     case: Case, url: str, scope: str, clock: HandClock
 ) -> None:
@@ -198,6 +199,7 @@ async def drained(subject: Subject) -> None:
         pass
 
 
+@pytest.mark.promise("one first")
 async def test_a_claim_that_expires_while_prune_runs_is_taken_by_exactly_one(
     case: Case, url: str, scope: str, clock: HandClock
 ) -> None:

@@ -84,6 +84,7 @@ async def test_while_a_lease_lives_others_are_told_to_come_back_when_it_ends(
         assert (await subject.dedup(scope, "c")).first
 
 
+@pytest.mark.promise("I8", "I10")
 async def test_a_lease_that_runs_out_is_taken_over_and_the_late_holder_is_refused(
     store_case: Case, url: str, scope: str, clock: HandClock
 ) -> None:
@@ -107,6 +108,7 @@ async def test_a_lease_that_runs_out_is_taken_over_and_the_late_holder_is_refuse
             assert turn.result == "newer"
 
 
+@pytest.mark.promise("I8")
 async def test_a_late_holder_that_fails_cannot_release_the_newer_lease(
     store_case: Case, url: str, scope: str, clock: HandClock
 ) -> None:
@@ -152,6 +154,7 @@ async def test_renewing_moves_the_end_of_the_lease(
 STOPPERS = [Crash, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit]
 
 
+@pytest.mark.promise("I10", "I12")
 @pytest.mark.parametrize("stopper", STOPPERS)
 async def test_any_exception_at_all_gives_the_lease_back_and_epochs_go_on_growing(
     store_case: Case, url: str, scope: str, clock: HandClock, stopper: type[BaseException]

@@ -38,6 +38,7 @@ def racers(request: pytest.FixtureRequest, shared_url: str, scope: str) -> Itera
         racer.kill()
 
 
+@pytest.mark.promise("one first", "machines")
 @pytest.mark.slow
 def test_of_several_processes_exactly_one_is_first_for_each_key(
     racers: list[Led], shared_url: str, scope: str

@@ -62,6 +62,7 @@ def state_of(store: Store, name: dict[str, Value]) -> ClaimState | None:
     return ClaimState.HELD if rows[0]["held"] else ClaimState.DONE  # type: ignore[index]  # a row
 
 
+@pytest.mark.promise("I7")
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
 @pytest.mark.parametrize("statement", sorted({move.statement for move in CLAIM_MOVES}))
 @pytest.mark.parametrize("wanted", list(ClaimState), ids=str)

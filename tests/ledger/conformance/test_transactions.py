@@ -34,6 +34,7 @@ async def two(case: Case, url: str, clock: HandClock) -> AsyncIterator[tuple[Any
         yield one, other
 
 
+@pytest.mark.promise("one first", "one transaction")
 async def test_a_first_that_rolls_back_hands_over_to_the_one_who_waits(
     way_case: Case, url: str, scope: str, clock: HandClock
 ) -> None:

@@ -8,6 +8,19 @@ import pytest
 from tests.receiver.faults.shops import MODES, Mode
 from tests.support.proxies import Proxy, proxy
 
+# Each protocol, and each moment at which handlers run; the other pairs of them are wide.
+SHOWN = {("asgi", "deferred"), ("wsgi", "inline"), ("asgi", "inline async")}
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests/conftest.py leaves out what is wide
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the pairs of a protocol and a moment that are not shown."""
+    for item in items:
+        found = item.callspec.params if hasattr(item, "callspec") else {}
+        pair = (found.get("way"), found.get("mode"))
+        if pair[0] in ("asgi", "wsgi") and pair[1] in MODES and pair not in SHOWN:
+            item.add_marker(pytest.mark.wide)
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:

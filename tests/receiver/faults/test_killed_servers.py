@@ -29,6 +29,7 @@ def place(url: str) -> str:
     return url
 
 
+@pytest.mark.promise("I1", "I2")
 @pytest.mark.parametrize(("mode", "kills"), [("deferred", KILLS), ("inline", 3)])
 def test_a_server_killed_under_load_has_kept_whatever_it_acknowledged(
     place: str, mode: Mode, kills: int

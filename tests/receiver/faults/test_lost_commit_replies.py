@@ -32,6 +32,7 @@ DEADLINE = timedelta(seconds=2)
 IN_TIME = 4.5
 
 
+@pytest.mark.promise("I1")
 def test_a_commit_whose_reply_was_lost_is_told_to_come_again_and_is_a_duplicate_then(
     wire: Proxy, own_postgres_url: str, way: str, mode: Mode
 ) -> None:
@@ -116,6 +117,7 @@ def github(wire: Proxy, way: str) -> Iterator[Door]:
     door.close()
 
 
+@pytest.mark.promise("I14")
 def test_a_conflict_whose_commit_went_unheard_is_recorded_once(
     github: Door, wire: Proxy, own_postgres_url: str
 ) -> None:

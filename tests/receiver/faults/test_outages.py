@@ -47,6 +47,7 @@ def struck(server: Cluster) -> Iterator[Cluster]:
     server.back()
 
 
+@pytest.mark.promise("I1", "I6")
 def test_a_server_struck_down_under_load_costs_nothing_but_time(
     struck: Cluster, way: str, mode: Mode
 ) -> None:

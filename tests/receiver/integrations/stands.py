@@ -35,10 +35,23 @@ class Kind:
     meddling: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     store: str = "sqlite"
 
+    @property
+    def wide(self) -> bool:
+        """Whether it is left to `make test-wide`."""
+        return str(self) not in SHOWN
+
     def __str__(self) -> str:
         return f"{self.site}-{self.store}"
 
 
+# Each framework, sync and async, and each store.
+SHOWN = {
+    "fastapi_routes-sqlite",
+    "starlette_mount-sqlite",
+    "django_wsgi-sqlite",
+    "flask_blueprint-sqlite",
+    "django_asgi-postgres",
+}
 STARLETTE_SITES = (
     "starlette_routes",
     "fastapi_routes",

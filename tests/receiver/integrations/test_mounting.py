@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import duly
-from duly.receiver.integrations import django, flask, starlette
+from duly import django, fastapi, flask
 from tests.receiver.integrations.sites import DEFERRED, SECRET
 from tests.receiver.integrations.stands import KINDS, Kind, signed
 from tests.receiver.integrations.test_adapters import told
@@ -82,7 +82,7 @@ def print_nothing(event: duly.Event) -> None:
     """Handle an event by looking at it."""
 
 
-@pytest.mark.parametrize("adapt", [starlette.endpoint, django.view, flask.view])
+@pytest.mark.parametrize("adapt", [fastapi.endpoint, django.view, flask.view])
 def test_a_source_that_there_is_not_is_told_at_once(
     adapt: Callable[[Any, Any], object], sqlite_url: str
 ) -> None:
@@ -95,22 +95,25 @@ def test_a_source_that_there_is_not_is_told_at_once(
 
 
 @pytest.mark.parametrize(
-    ("adapter", "remedy"),
+    ("library", "use", "remedy"),
     [
-        ("starlette", "Starlette must be installed for this: pip install starlette"),
-        ("flask", "Flask must be installed for this: pip install flask"),
+        (
+            "starlette",
+            "fastapi.endpoint",
+            "Starlette must be installed for this: pip install starlette",
+        ),
+        ("flask", "flask.view", "Flask must be installed for this: pip install flask"),
         (
             "django",
+            "django.view",
             "Django must be installed for this: pip install '.[django]' in a checkout of duly",
         ),
     ],
 )
 def test_a_framework_that_is_missing_is_told_as_the_command_that_brings_it(
-    adapter: str, remedy: str
+    library: str, use: str, remedy: str
 ) -> None:
-    script = (
-        f"import sys; sys.modules[{adapter!r}] = None; import duly.receiver.integrations.{adapter}"
-    )
+    script = f"import sys; sys.modules[{library!r}] = None; import duly; duly.{use}"
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
 

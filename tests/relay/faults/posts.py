@@ -127,7 +127,7 @@ class Post(Outbox):
         return asyncio.run(self._finished())
 
     async def _finished(self) -> duly.types.Relayed:
-        relay = self.app.relaying(RelaySettings(lease=timedelta(seconds=30)))
+        relay = self.app.process.relay(RelaySettings(lease=timedelta(seconds=30)))
         running = asyncio.create_task(relay.run("stopped"))
         until = time.monotonic() + PATIENCE
         while self.left() and not running.done():

@@ -43,7 +43,7 @@ def test_a_relay_that_is_told_to_end_marks_what_arrives_and_gives_back_the_rest(
         for answer in answers:
             answer.set()
         did = relay.did()
-    assert (did["sent"], did["again"], did["lost"], did["resent"]) == (RUNNING, 0, 0, 0)
+    assert (did["sent"], did["retried"], did["lost"], did["resent"]) == (RUNNING, 0, 0, 0)
     assert post.ask(STATES) == [("ready", 0, 0, len(PATHS) - RUNNING)]
     assert len(post.there.requests) == RUNNING, "it began something that it was to give back"
     done = post.finish()
@@ -61,7 +61,7 @@ def test_a_second_signal_gives_back_what_is_on_its_way_and_the_next_relay_sends_
         relay.drain()
         relay.hurry()
         did = relay.did(128 + signal.SIGTERM)
-    assert (did["sent"], did["again"], did["lost"]) == (0, RUNNING, 0)
+    assert (did["sent"], did["retried"], did["lost"]) == (0, RUNNING, 0)
     assert post.ask(STATES) == [
         ("ready", 0, 0, len(PATHS) - RUNNING),
         ("ready", 0, 1, RUNNING),  # it may have arrived: that is counted

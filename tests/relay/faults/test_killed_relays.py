@@ -111,6 +111,7 @@ def worth_dying_at(places: Iterable[Place], *, is_sqlite: bool) -> list[Place]:
     ]
 
 
+@pytest.mark.promise("I11")
 def test_killed_at_any_statement_a_relay_leaves_every_message_to_the_next(
     matrix: Matrix, post: Post
 ) -> None:

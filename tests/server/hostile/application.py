@@ -28,8 +28,8 @@ def application(url: str | None = None) -> Duly:
     app.site.body_deadline = float(os.environ.get(BODY_DEADLINE, app.site.body_deadline))
     app.source("hooks", provider=PROVIDER, secret=SECRET)
     app.source("packed", provider=PROVIDER, secret=SECRET, decompress=True)
-    app.source("wide", provider=PROVIDER, secret=SECRET, decompress=True, limit=LARGE)
-    app.source("large", provider=PROVIDER, secret=SECRET, limit=LARGE)
+    app.source("wide", provider=PROVIDER, secret=SECRET, decompress=True, max_body=LARGE)
+    app.source("large", provider=PROVIDER, secret=SECRET, max_body=LARGE)
     app.source("inline", provider=PROVIDER, secret=SECRET, inline=True)
     app.source("github", secret="It's a Secret to Everybody")
     app.source("gitlab", secret=TOKEN)
@@ -37,7 +37,7 @@ def application(url: str | None = None) -> Duly:
     @app.on("hooks", name="remember")
     @app.on("gitlab", name="remember_it")
     def remember(event: Event) -> None:
-        """Nobody works here: what counts is that it is enqueued."""
+        """Never runs here: what counts is that it is enqueued."""
 
     @app.on("inline", name="handle")
     def handle(event: Event) -> None:

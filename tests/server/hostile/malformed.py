@@ -134,7 +134,7 @@ def run_together(random: Random, event_id: str) -> bytes:
 
 
 def odd_body(random: Random, event_id: str) -> bytes:
-    """A genuine delivery of bytes that nobody can read, or an unsigned one."""
+    """A genuine delivery of unreadable bytes, or an unsigned one."""
     body = random.choice((*BODIES, random.randbytes(random.randint(0, 2000))))
     path = random.choice(("/hooks", "/packed", "/inline", "/github", "/large"))
     if random.random() < 0.5:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 APPLICATION = "tests.server.hostile.application:application"
 MEGABYTE = 1024 * 1024
-# What a log holds where something happened that nobody foresaw.
+# What a log holds after an unexpected error.
 ALARMS = re.compile(r"Traceback|Exception in ASGI|without starting response|was never awaited")
 
 

@@ -32,7 +32,7 @@ def serve_with_duly(listener: socket.socket, application: Any) -> None:
     logging.basicConfig(level=logging.INFO)
     logging.getLogger("duly.access").disabled = True
     seconds = os.environ.get(HEADER_DEADLINE, protocol.HEADER_SECONDS)
-    protocol.HEADER_SECONDS = float(seconds)  # type: ignore[misc]  # final for everybody else
+    protocol.HEADER_SECONDS = float(seconds)  # type: ignore[misc]  # final outside of tests
     serve(application, listener, ServerSettings("hostile"), ready=lambda: None)
 
 
@@ -52,7 +52,7 @@ SERVERS = {"duly": serve_with_duly, "uvicorn": serve_with_uvicorn, "waitress": s
 
 
 def main(server: str, descriptor: str, factory: str) -> None:
-    """Serve until somebody ends the process."""
+    """Serve until the process is ended."""
     module, _, name = factory.partition(":")
     application = getattr(importlib.import_module(module), name)()
     SERVERS[server](socket.socket(fileno=int(descriptor)), application)

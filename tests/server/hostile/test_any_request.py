@@ -140,7 +140,7 @@ class Connection:
         return message
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Take a message; where nobody listens any more a server raises (ASGI 2.4)."""
+        """Take a message; where the client is gone a server raises (ASGI 2.4)."""
         if len(self.sent) == self._listens:
             self.hung_up = True
             raise OSError("the client is gone")

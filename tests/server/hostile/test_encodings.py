@@ -49,7 +49,7 @@ def bomb(size: int) -> bytes:
 
 @pytest.mark.parametrize("path", ["/hooks", "/large", "/inline"])
 @pytest.mark.parametrize("encoding", ["gzip", "GZip", "deflate", "br", "zstd", "x-gzip", "x"])
-def test_a_compressed_body_is_refused_where_nobody_asked_for_it(
+def test_a_compressed_body_is_refused_where_it_was_not_asked_for(
     server: Server, path: str, encoding: str
 ) -> None:
     answer = packed(server, "refused", gzip.compress(BODY), encoding, path)
@@ -58,14 +58,14 @@ def test_a_compressed_body_is_refused_where_nobody_asked_for_it(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_an_encoding_that_nobody_knows_is_refused_also_where_some_are_read(
+def test_an_unknown_encoding_is_refused_also_where_some_are_read(
     server: Server, encoding: str
 ) -> None:
     answer = packed(server, "unknown", gzip.compress(BODY), encoding, "/packed")
     assert (answer.status, answer.said) == (415, "UNSUPPORTED_ENCODING")
 
 
-def test_several_headers_of_encodings_are_one_that_nobody_knows(server: Server) -> None:
+def test_several_headers_of_encodings_are_one_unknown_encoding(server: Server) -> None:
     more = [("content-encoding", "gzip"), ("content-encoding", "identity"), CLOSE]
     [answer] = exchange(server.address, delivery("several", path="/packed", more=more))
     assert answer.status == 415

@@ -1,4 +1,4 @@
-"""Headers without measure or meaning are refused, whatever they hold."""
+"""Headers without measure or meaning are refused, with any content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP by hand: bytes as nobody's library would send them, and answers read without trust."""
+"""HTTP by hand: bytes that no library would send, and answers read without trust."""
 
 from __future__ import annotations
 

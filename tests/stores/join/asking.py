@@ -10,8 +10,9 @@ import duly
 from duly.core.defaults import WAIT, Names
 from duly.core.onestep import finish
 from duly.core.session import OpenedTransaction, Rows
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
 from duly.jobs.tx import AsyncTx, Tx
+from duly.outbox.registry import OutboxRegistry
 from duly.stores.join.recognise import join
 from tests.stores.join.handles import BlockingHandle
 from tests.stores.join.ways import ALL, Colour, Way
@@ -28,6 +29,7 @@ class Asker:
     # The package whose errors reach the user.
     driver: str
     open: Callable[[str], AbstractAsyncContextManager[Ask]]
+    wide: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -56,14 +58,18 @@ def blocking(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """One statement through the blocking transaction of a handler."""
     session = join(connection, Names(), None, mode="sync", verb="begin")
     finish(session.begin(None))
-    return Tx(OpenedTransaction(session, connection), Registry()).execute(text, **values)
+    return Tx(
+        OpenedTransaction(session, connection), Registries(JobRegistry(), OutboxRegistry())
+    ).execute(text, **values)
 
 
 async def awaited(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """The same, awaited."""
     session = join(connection, Names(), None, mode="async", verb="begin")
     await session.begin(None)
-    return await AsyncTx(OpenedTransaction(session, connection), Registry()).execute(text, **values)
+    return await AsyncTx(
+        OpenedTransaction(session, connection), Registries(JobRegistry(), OutboxRegistry())
+    ).execute(text, **values)
 
 
 @asynccontextmanager
@@ -75,9 +81,9 @@ async def own(url: str, *, colour: Colour) -> AsyncIterator[Ask]:
         with suppress(Over):
             async with runner.open_transaction(wait=WAIT) as opened:
                 if colour == "async":
-                    yield AsyncTx(opened, Registry()).execute
+                    yield AsyncTx(opened, Registries(JobRegistry(), OutboxRegistry())).execute
                 else:
-                    tx = Tx(opened, Registry())
+                    tx = Tx(opened, Registries(JobRegistry(), OutboxRegistry()))
 
                     async def ask(text: str, **values: Any) -> Rows:
                         return tx.execute(text, **values)
@@ -105,6 +111,9 @@ OWN = [
     for colour in COLOURS
 ]
 ASKERS = [
-    *(Asker(way.name, way.store, driver_of(way), partial(joined, way=way)) for way in ALL),
+    *(
+        Asker(way.name, way.store, driver_of(way), partial(joined, way=way), way.wide)
+        for way in ALL
+    ),
     *OWN,
 ]

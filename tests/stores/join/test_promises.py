@@ -41,6 +41,7 @@ async def use_every_verb(user: Handle, scope: str) -> list[bool]:
     return firsts
 
 
+@pytest.mark.promise("one transaction")
 @every_way
 async def test_commit_keeps_the_claims_and_the_users_rows(
     way: Way, place: Place, scope: str
@@ -55,6 +56,7 @@ async def test_commit_keeps_the_claims_and_the_users_rows(
     assert written(place, scope) == ["one", "two"]
 
 
+@pytest.mark.promise("one transaction")
 @every_way
 async def test_rollback_loses_the_claims_and_the_users_rows(
     way: Way, place: Place, scope: str

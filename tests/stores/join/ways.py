@@ -33,17 +33,28 @@ __all__ = ["ALL", "VARIANTS", "WAYS", "Handle", "Way"]
 Store = Literal["sqlite", "postgres"]
 Colour = Literal["sync", "async"]
 Begins = Literal["by itself", "when told"]
+# One for each store, sync and async.
+SHOWN = ("sqlite3", "aiosqlite", "psycopg", "asyncpg")
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to hold a connection. ``begins`` says whether it can be joined while idle."""
+    """One way to hold a connection. ``begins`` says whether it can be joined while idle.
+
+    Those that are ``wide`` are left to `make test-wide`, unless a test is about nothing else:
+    see tests/support/sizes.py.
+    """
 
     name: str
     store: Store
     colour: Colour
     open: Callable[[str], AbstractAsyncContextManager[Handle]]
     begins: Begins = "by itself"
+
+    @property
+    def wide(self) -> bool:
+        """Whether another way shows the same store in the same mode."""
+        return self.name not in SHOWN
 
     def __str__(self) -> str:
         return self.name

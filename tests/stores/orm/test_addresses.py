@@ -79,7 +79,7 @@ def test_an_address_of_djangos_is_libpqs(host: str) -> None:
         "OPTIONS": {"sslmode": "disable", "isolation_level": None, "server_side_binding": True},
     }  # fmt: skip
     with django_alias("postgresql://h/d", **settings) as alias:
-        found = reached(duly.Duly(begin=duly.django(alias)))
+        found = reached(duly.Duly(begin=duly.django.database(alias)))
 
     assert found == {
         "user": "a@b", "password": ODD, "dbname": "or/ders", "host": host, "port": "5433",
@@ -90,7 +90,7 @@ def test_an_address_of_djangos_is_libpqs(host: str) -> None:
 def test_a_service_of_djangos_is_libpqs() -> None:
     settings = {"NAME": "", "HOST": "", "OPTIONS": {"service": "shop"}}
     with django_alias("postgresql://h/d", **settings) as alias:
-        found = duly.Duly(begin=duly.django(alias)).store.url
+        found = duly.Duly(begin=duly.django.database(alias)).store.url
 
     assert found == "postgresql:///?service=shop&client_encoding=UTF8"
 
@@ -105,7 +105,7 @@ def test_a_file_with_any_name_is_the_same_file(name: str, tmp_path: Path) -> Non
         with duly.Duly(begin=begin).store as store:
             assert store.version() > 0
     with django_alias("sqlite:////unused", NAME=path) as alias:
-        duly.Duly(begin=duly.django(alias)).store.check()
+        duly.Duly(begin=duly.django.database(alias)).store.check()
     assert path.exists()
 
 

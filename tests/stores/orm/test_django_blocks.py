@@ -35,7 +35,7 @@ class RolledBack(Exception):
 
 def alias_of(app: duly.Duly) -> str:
     """The alias that an app's handlers work on."""
-    given: Any = app._given_begin
+    given: Any = app.process.given_begin
     return str(given.alias)
 
 
@@ -81,7 +81,7 @@ def test_the_first_call_on_a_new_sqlite_file_may_come_after_a_write_in_the_block
         duly.migrate(connection)
         connection.execute("CREATE TABLE orders (id INTEGER)")
     with django_alias(f"sqlite:///{file}") as alias:
-        app = duly.Duly(begin=duly.django(alias))
+        app = duly.Duly(begin=duly.django.database(alias))
         with_job(app, scope)
         with transaction.atomic(using=alias):
             with connections[alias].cursor() as cursor:
@@ -251,7 +251,7 @@ async def test_a_block_on_another_database_than_the_apps_is_refused_and_stays_wh
     world: World, place: Place, scope: str, sqlite_url: str
 ) -> None:
     with django_alias(sqlite_url + ".other") as alias:
-        app = duly.Duly(place.url, begin=duly.django(alias))
+        app = duly.Duly(place.url, begin=duly.django.database(alias))
         try:
             with_job(app, scope)
             with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
@@ -336,7 +336,7 @@ async def test_a_block_that_a_handler_leaves_open_is_not_around_the_next_deliver
     """The thread's connection is used again; everything after it was refused until a restart."""
     left: list[Any] = []
     with django_alias(place.url, CONN_MAX_AGE=None) as alias:
-        app = made(duly.django(alias), scope)
+        app = made(duly.django.database(alias), scope)
 
         async def leave(event: duly.Event, hand: Hand) -> None:
             await hand.write(event.id)
@@ -361,7 +361,7 @@ def test_what_is_enqueued_in_a_block_of_the_callers_wakes_nothing_before_its_com
 ) -> None:
     rung: list[str] = []
     with django_alias(place.url) as alias:
-        app = duly.Duly(begin=duly.django(alias))
+        app = duly.Duly(begin=duly.django.database(alias))
         with_job(app, scope)
         app.wakeup.add_listener("jobs", lambda: rung.append("jobs"))
         with transaction.atomic(using=alias):

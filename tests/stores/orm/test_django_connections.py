@@ -100,7 +100,7 @@ AGES: list[dict[str, Any]] = [
 @asynccontextmanager
 async def one_thread_at_work(app: duly.Duly, queue: str) -> AsyncIterator[None]:
     """A worker that runs its jobs one after the other, all on the same thread."""
-    worker = app.worker(WorkerSettings(queues={queue: 1}))
+    worker = app.process.worker(WorkerSettings(queues={queue: 1}))
     running = asyncio.create_task(worker.run("stopped"))
     try:
         yield

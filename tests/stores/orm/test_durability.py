@@ -61,6 +61,7 @@ async def answered(world: World, place: Place, scope: str, **options: Any) -> tu
     return told(answer)
 
 
+@pytest.mark.promise("power cut")
 @everywhere
 async def test_an_orm_whose_commits_do_not_wait_for_the_disk_is_refused_with_the_remedy(
     world: World, place: Place, scope: str, caplog: pytest.LogCaptureFixture

@@ -41,7 +41,7 @@ def test_in_a_transaction_of_an_orm(world: World, place: Place) -> None:
 
     async def awaited() -> str:
         async with opened(world, place.url, "shop") as app:
-            return await bound_in(app._opener)
+            return await bound_in(app.process.opener)
 
     if world.colour == "async":
         assert asyncio.run(awaited()) == "7s"
@@ -49,6 +49,6 @@ def test_in_a_transaction_of_an_orm(world: World, place: Place) -> None:
     opening = opened(world, place.url, "shop")
     app = asyncio.run(opening.__aenter__())
     try:
-        assert finish(bound_in(app._opener)) == "7s"
+        assert finish(bound_in(app.process.opener)) == "7s"
     finally:
         asyncio.run(opening.__aexit__(None, None, None))

@@ -96,7 +96,7 @@ async def test_an_error_rolls_everything_back_and_the_retry_does_it_once(
         shop.job(handle, attempts=2, backoff=AT_ONCE)
         worked = await shop.worked_on()
 
-        assert (worked.again, worked.done) == (1, 1)
+        assert (worked.retried, worked.done) == (1, 1)
         assert seen == [(0, 0, 0), (0, 0, 0)]
         assert shop.left() == (2, 2, 1)
 
@@ -237,7 +237,7 @@ async def test_an_event_is_handled_in_the_orms_transaction_too(
         worked = await shop.work()
 
         assert reply.status == 200
-        assert (worked.again, worked.done) == (1, 1)
+        assert (worked.retried, worked.done) == (1, 1)
         assert shop.left() == (2, 2, 1)
 
 

@@ -196,10 +196,10 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
             duly.Duly(begin=begin)
     configured()  # by whichever test of Django's comes first otherwise
     with pytest.raises(duly.errors.UsageError, match="no 'nowhere'"):
-        duly.Duly(begin=duly.django("nowhere"))
+        duly.Duly(begin=duly.django.database("nowhere"))
     with (
         django_alias(f"sqlite:///{tmp_path / 'shop.db'}") as alias,
-        pytest.raises(duly.errors.UsageError, match=r"pass duly\.django\('default'\)"),
+        pytest.raises(duly.errors.UsageError, match=r"pass duly\.django\.database\('default'\)"),
     ):
         duly.Duly(begin=connections[alias])  # type: ignore[arg-type]
 
@@ -247,7 +247,7 @@ async def test_a_block_around_the_handlers_own_is_refused_because_it_would_commi
         caplog.at_level(logging.ERROR),
         transaction.atomic(using=alias),
     ):
-        await refused(made(duly.django(alias), scope), world, scope)
+        await refused(made(duly.django.database(alias), scope), world, scope)
 
     assert "acknowledged before that block commits" in caplog.text
     assert place.claims(scope) == []

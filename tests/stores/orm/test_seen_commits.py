@@ -29,7 +29,7 @@ on_alchemy = pytest.mark.parametrize("world", ALCHEMY, ids=str)
 
 def engine_of(app: duly.Duly) -> Any:
     """The engine of the app's session factory."""
-    begin: Any = app._given_begin
+    begin: Any = app.process.given_begin
     return begin.kw["bind"]
 
 
@@ -48,6 +48,7 @@ async def write_note(event: duly.Event, hand: Hand) -> None:
     await hand.write(event.id)
 
 
+@pytest.mark.promise("I1")
 @on_alchemy
 async def test_a_connection_that_was_left_in_a_transaction_acknowledges_nothing(
     world: World, place: Place, scope: str, caplog: pytest.LogCaptureFixture
@@ -74,7 +75,7 @@ async def test_a_connection_of_django_that_was_left_in_a_transaction_acknowledge
     world: World, place: Place, scope: str
 ) -> None:
     with django_alias(place.url, CONN_MAX_AGE=None) as alias:
-        app = made(duly.django(alias), scope)
+        app = made(duly.django.database(alias), scope)
         world.handle(app, scope, write_note)
         first = await post(app, scope, signed(f"{scope}-1"), "wsgi")
         connections[alias].connection.execute("BEGIN")
@@ -104,6 +105,7 @@ def commit_nothing(app: duly.Duly, times: int) -> None:
     dialect.do_commit = report
 
 
+@pytest.mark.promise("I1")
 @on_alchemy
 async def test_a_commit_that_left_the_transaction_open_is_not_acknowledged(
     world: World, place: Place, scope: str, caplog: pytest.LogCaptureFixture
@@ -133,7 +135,7 @@ async def test_the_end_of_a_job_is_not_believed_where_its_commit_was_not_seen(
         shop.job(lambda _, hand: do_all(shop, hand))
         commit_nothing(shop.app, 0)
         await shop.app.aio.enqueue(shop.name)
-        async with shop.app._opener.open_transaction(wait=duly.core.defaults.WAIT):  # type: ignore[union-attr]
+        async with shop.app.process.opener.open_transaction(wait=duly.core.defaults.WAIT):  # type: ignore[union-attr]
             pass  # it has looked at the database now
         commit_nothing(shop.app, 1)
         worked = await shop.work()

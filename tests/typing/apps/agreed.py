@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = duly.Duly(begin=sessionmaker(create_engine("sqlite:///shop.db")))
 later = duly.Duly(begin=async_sessionmaker(create_async_engine("sqlite+aiosqlite:///shop.db")))
-django = duly.Duly(begin=duly.django("default"))
+django = duly.Duly(begin=duly.django.database("default"))
 for each in (app, later):
     each.source("one", provider="stripe", secret="whsec_a")
     each.source("several", provider="stripe", secret=["whsec_a", duly.Secret("whsec_b")])

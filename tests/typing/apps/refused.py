@@ -14,7 +14,7 @@ engine = create_engine("sqlite:///shop.db")
 app = duly.Duly(begin=sessionmaker(engine))
 duly.Duly(begin=engine)  # refused: an engine is no sessionmaker
 duly.Duly(begin=Session(engine))  # refused: one session cannot serve every handler
-duly.Duly(begin="default")  # refused: duly.django("default")
+duly.Duly(begin="default")  # refused: duly.django.database("default")
 app.source("stripe", secret=os.environ.get("SECRET"))  # refused: it may be None
 app.source("github", secret=5)  # refused
 

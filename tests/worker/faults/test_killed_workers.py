@@ -21,6 +21,7 @@ def bench(url: str) -> Iterator[Bench]:
         yield made
 
 
+@pytest.mark.promise("I2", "I3")
 @pytest.mark.parametrize("name", ["tx sync", "tx async"])
 def test_killed_in_the_middle_of_its_transaction_a_job_has_left_nothing_and_runs_again(
     bench: Bench, name: str
@@ -52,6 +53,7 @@ def test_one_attempt_jobs_that_a_killed_worker_held_still_run(bench: Bench) -> N
     assert {effects[job] for job in wanted} == {1}
 
 
+@pytest.mark.promise("I9")
 def test_a_job_that_kills_its_process_ends_dead_and_its_neighbours_finish(url: str) -> None:
     with Storm(url, workers=1) as storm:
         storm.enqueue({"mail": SLOTS, "poison": 1, "ship": SLOTS})

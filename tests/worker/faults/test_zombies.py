@@ -51,6 +51,7 @@ def stopped_and_replaced(bench: Bench) -> None:
     assert second[1] == first[1] + 1
 
 
+@pytest.mark.promise("I8")
 @pytest.mark.parametrize("name", ["leased sync", "leased async"])
 def test_a_worker_stopped_past_its_lease_is_refused_its_late_effect(
     bench: Bench, name: str
@@ -59,6 +60,7 @@ def test_a_worker_stopped_past_its_lease_is_refused_its_late_effect(
     stopped_and_replaced(bench)
 
 
+@pytest.mark.promise("I8")
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_a_worker_stopped_before_its_transaction_begins_leaves_nothing_of_it(
     bench: Bench, colour: str

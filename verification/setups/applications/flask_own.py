@@ -3,7 +3,7 @@
 from flask import Flask, request
 from shop import INSERT, app, ship
 
-from duly.receiver.integrations import flask
+from duly import flask
 
 site = Flask("website")
 site.register_blueprint(flask.blueprint(app), url_prefix="/hooks")

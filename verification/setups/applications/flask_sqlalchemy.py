@@ -4,7 +4,7 @@ from flask import Flask, request
 from shop import Entry, app, engine, ship
 from sqlalchemy.orm import sessionmaker
 
-from duly.receiver.integrations import flask
+from duly import flask
 
 site = Flask("website")
 site.register_blueprint(flask.blueprint(app), url_prefix="/hooks")

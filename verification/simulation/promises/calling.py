@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def called(schedule: Schedule, facts: Facts) -> None:
-    """I3: one first, one job for a key, one result for a fence."""
+    """I3 and one first: one caller is first, one job for a key, one result for a fence."""
     if not schedule.callers:
         return
     books = schedule.books

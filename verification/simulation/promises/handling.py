@@ -18,7 +18,7 @@ BAD_LUCK = 4
 
 
 def handled(schedule: Schedule, facts: Facts) -> None:
-    """I2 and I3: each event had each of its effects, once."""
+    """I2, I3 and one transaction: each event had each of its effects, once."""
     for one in facts.processed:
         source, kind = schedule.script.events[one.event]
         if source == "till":

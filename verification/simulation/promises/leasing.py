@@ -82,7 +82,7 @@ def leased(schedule: Schedule, facts: Facts) -> None:
 
 
 def rescued(schedule: Schedule, facts: Facts) -> None:
-    """I9: no lease is lost without a fault; and the counts, for the report."""
+    """I9 and machines: no lease is lost without a fault; and the counts, for the report."""
     world = schedule.world
     lost: Counter[str] = Counter()
     last: dict[str, int] = {}

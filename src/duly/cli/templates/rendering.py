@@ -10,9 +10,9 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from duly.testing.sending.events import EventRequest, event_of
-from duly.testing.sending.parcels import ProviderDelivery
-from duly.testing.sending.signers import form_of, variable_of
+from duly.testing.sender.events import EventRequest, event_of
+from duly.testing.sender.provider_delivery import ProviderDelivery
+from duly.testing.sender.signers import form_of, variable_of
 from duly.webhooks import Secret
 from duly.webhooks.examples import assignment_lines, pieces, secrets_for, signs_url
 

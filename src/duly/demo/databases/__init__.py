@@ -1,10 +1,15 @@
-"""The database of a storm as whoever runs it sees it: made, looked at, struck, cleared."""
+"""The database of a storm as the orchestrator sees it: created, read, crashed, dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from duly.demo.databases.base import Remaining, StormProgress, Unreachable
-from duly.demo.databases.factory import database_of
-from duly.demo.databases.postgres import PostgresDatabase
-from duly.demo.databases.servers import Server, server_pid
+from duly.demo.databases.postgres import PostgresDatabase, Server, server_pid
 from duly.demo.databases.sqlite import SqliteDatabase
+
+if TYPE_CHECKING:
+    from duly.demo.settings import Settings
 
 __all__ = [
     "PostgresDatabase",
@@ -16,3 +21,8 @@ __all__ = [
     "database_of",
     "server_pid",
 ]
+
+
+def database_of(settings: Settings) -> SqliteDatabase | PostgresDatabase:
+    """Return the database of a storm."""
+    return SqliteDatabase(settings) if settings.on_sqlite else PostgresDatabase(settings)

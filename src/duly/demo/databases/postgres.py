@@ -1,22 +1,28 @@
-"""The schema of a storm on a server: made, looked at from beside, struck, cleared."""
+"""The schema of a storm on a PostgreSQL server, which may be crashed."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from duly.app.output import one_line
 from duly.core.errors import UsageError
 from duly.core.extras import needs
-from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
-from duly.demo.databases.servers import Server, same_folder, server_pid
+from duly.demo.databases.base import (
+    HURRY,
+    LOOK,
+    ON_POSTGRES,
+    TABLES,
+    StormDatabase,
+    Unreachable,
+)
 from duly.demo.settings import SCHEMA
-from duly.demo.tables import ON_POSTGRES, TABLES
 from duly.stores.open import store
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     from duly.demo.settings import Settings
 
-# Locks that somebody still holds on what is the storm's.
+# Locks that transactions still hold on the storm's tables.
 LOCKS = """
 SELECT count(*)
   FROM pg_locks AS held
@@ -33,12 +39,40 @@ SELECT count(*)
   JOIN pg_namespace AS schema ON schema.oid = relation.relnamespace
  WHERE held.pid <> pg_backend_pid() AND schema.nspname = '{schema}'
 """
-# Parts of an address that say where a server is and who asks; the driver has told these.
-PLACES = frozenset(
+# Parts of a URL that say where a server is and which user asks; the driver has resolved these.
+RESOLVED = frozenset(
     ("host", "hostaddr", "port", "user", "password", "dbname", "service", "sslmode", "gssencmode")
 )
-# Seconds for a server that was struck down to be back.
+# Seconds for a crashed server to be back.
 BACK = 60.0
+
+
+class Server(NamedTuple):
+    """Where a server listens: a host and a port, or the folder of a socket and a port."""
+
+    host: str
+    port: int
+
+
+def server_pid(cluster: Path) -> int:
+    """Return the pid of the server of this data directory."""
+    try:
+        pid = int((cluster / "postmaster.pid").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        pid = 0
+    # A server's working directory is its data directory. The file may be stale, and the pid reused.
+    place = Path(f"/proc/{pid}/cwd")
+    if pid == 0 or (sys.platform == "linux" and not same_folder(place, cluster)):
+        raise UsageError(f"no server of this machine serves {cluster}, as far as can be seen")
+    return pid
+
+
+def same_folder(one: Path, other: Path) -> bool:
+    """Return True if both lead to one folder."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 class PostgresDatabase(StormDatabase):
@@ -52,16 +86,16 @@ class PostgresDatabase(StormDatabase):
         with needs("postgres", "psycopg"):
             import psycopg
         self._driver = psycopg
-        # Where the server is as the driver found it, and the address of the same database by way
-        # of another port; None where nobody can stand in between.
+        # Where the server is as the driver found it, and the URL of the same database for a proxy;
+        # None where no proxy can be used.
         self.server: Server | None = None
         self._path: SplitResult | None = None
 
     def prepare(self) -> None:
-        """Make the schema and its tables."""
+        """Create the schema and its tables."""
         self._find()
         if self._settings.cluster is not None:
-            self._refuse_another(self._settings.cluster)
+            self._refuse_other_server(self._settings.cluster)
         if self.query(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
             raise UsageError(
                 f"there is a schema {SCHEMA} already, from a storm that runs or was cut short: "
@@ -73,7 +107,7 @@ class PostgresDatabase(StormDatabase):
             self.query(statement)
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """Ask the server."""
+        """Return the rows of one statement."""
         try:
             with self._connect() as connection:
                 cursor = connection.execute(self.fill_table_names(statement))
@@ -82,13 +116,13 @@ class PostgresDatabase(StormDatabase):
             raise Unreachable(str(problem)) from problem
 
     def fetch_progress_row(self) -> tuple[Any, ...]:
-        """Look, and hurry, in one connection: each costs the server a process."""
+        """Return one row of ``LOOK``, in one connection: each costs the server a process."""
         changed = f"WITH hurried AS ({HURRY} RETURNING 1) "
         [row] = self.query(changed + LOOK)
         return row
 
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, in portions."""
+        """Return the rows of a statement, in portions."""
         with (
             self._connect() as connection,
             connection.transaction(),
@@ -98,7 +132,7 @@ class PostgresDatabase(StormDatabase):
             yield from cursor.execute(self.fill_table_names(statement))
 
     def leftovers(self) -> int:
-        """Locks that transactions of somebody still hold."""
+        """Return how many locks transactions still hold."""
         [(locks,)] = self.query(LOCKS)
         return int(locks)
 
@@ -107,17 +141,17 @@ class PostgresDatabase(StormDatabase):
         self.query(f"DROP SCHEMA {SCHEMA} CASCADE")
 
     def by_way_of(self, port: int) -> str:
-        """The address of the same database through a proxy on this machine."""
+        """Return the URL of the same database through a proxy on this machine."""
         assert self._path is not None  # noqa: S101  # or there is no proxy
         user, at, _ = self._path.netloc.rpartition("@")
         return urlunsplit(self._path._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
 
     def _find(self) -> None:
-        """Learn from a connection where it leads: an address may leave that to its surroundings."""
+        """Learn from a connection where the server is: a URL may leave that to the environment."""
         try:
             with self._connect() as connection:
                 found, encrypted = connection.info, connection.pgconn.ssl_in_use
-                if encrypted:  # then nobody can tell where an answer ends
+                if encrypted:  # a proxy could not see where a reply ends
                     return
                 self.server = Server(found.hostaddr or found.host, found.port)
                 user, password = quote(found.user, safe=""), quote(found.password, safe="")
@@ -126,12 +160,12 @@ class PostgresDatabase(StormDatabase):
         except self._driver.OperationalError as problem:
             raise UsageError(f"no PostgreSQL answers there: {one_line(problem)}") from problem
         parts = urlsplit(self._settings.url)
-        kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in PLACES]
+        kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in RESOLVED]
         query = urlencode([*kept, ("sslmode", "disable"), ("gssencmode", "disable")])
         self._path = parts._replace(netloc=login, path=f"/{database}", query=query)
 
-    def _refuse_another(self, cluster: Path) -> None:
-        """Refuse to strike a server that is not the one at the address."""
+    def _refuse_other_server(self, cluster: Path) -> None:
+        """Refuse to crash a server that is not the one at the URL."""
         [(found,)] = self.query("SELECT current_setting('data_directory', true)")
         if not cluster.is_dir() or not found or not same_folder(Path(found), cluster):
             raise UsageError(
@@ -140,24 +174,24 @@ class PostgresDatabase(StormDatabase):
             )
         server_pid(cluster)
 
-    def strike(self) -> int:
-        """End the server at once, in the middle of everything; whoever keeps it starts it again.
+    def crash(self) -> int:
+        """Crash the server; its service manager starts it again.
 
         The signal is what ``pg_ctl stop -m immediate`` sends.
         """
-        assert self._settings.cluster is not None  # noqa: S101  # or nobody asks for this
+        assert self._settings.cluster is not None  # noqa: S101  # or this is not called
         pid = server_pid(self._settings.cluster)
         os.kill(pid, signal.SIGQUIT)
         return pid
 
     def wait(self) -> None:
         """Wait until the server answers."""
-        until = time.monotonic() + BACK
+        deadline = time.monotonic() + BACK
         while True:
             try:
                 self.query("SELECT 1")
             except Unreachable:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
             else:

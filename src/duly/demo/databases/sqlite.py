@@ -1,4 +1,4 @@
-"""The file of a storm: made, looked at from beside."""
+"""The SQLite file of a storm."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from duly.core.errors import UsageError
-from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
-from duly.demo.tables import ON_SQLITE, TABLES
+from duly.demo.databases.base import (
+    HURRY,
+    LOOK,
+    ON_SQLITE,
+    TABLES,
+    StormDatabase,
+    Unreachable,
+)
 from duly.stores.open import store
 
 if TYPE_CHECKING:
@@ -37,10 +43,10 @@ class SqliteDatabase(StormDatabase):
         self.path = Path(unquote(settings.url.removeprefix("sqlite:///")))
 
     def prepare(self) -> None:
-        """Make the file and its tables."""
+        """Create the file and its tables."""
         if self.path.exists():
             raise UsageError(
-                f"{self.path} exists already: a storm makes a file of its own, name another"
+                f"{self.path} exists already: the demo makes a file of its own, name another"
             )
         with store(self._settings.url):
             pass
@@ -49,7 +55,7 @@ class SqliteDatabase(StormDatabase):
                 connection.execute(self.fill_table_names(statement))
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """Ask the file."""
+        """Return the rows of one statement."""
         try:
             with self._connect() as connection:
                 return connection.execute(self.fill_table_names(statement)).fetchall()
@@ -57,7 +63,7 @@ class SqliteDatabase(StormDatabase):
             raise Unreachable(str(problem)) from problem
 
     def fetch_progress_row(self) -> tuple[Any, ...]:
-        """Look, and write only where there is something to hurry: writing makes others wait."""
+        """Return one row of ``LOOK``; write only if rescued jobs wait: a write blocks others."""
         waiting = "SELECT 1 FROM {jobs} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
         if self.query(f"{waiting} LIMIT 1"):
             self.query(HURRY)
@@ -65,12 +71,12 @@ class SqliteDatabase(StormDatabase):
         return row
 
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, as they come."""
+        """Return the rows of a statement, as they come."""
         with self._connect() as connection:
             yield from connection.execute(self.fill_table_names(statement))
 
     def writer(self) -> int:
-        """The process that has the write lock at this instant; 0 for nobody.
+        """Return the pid that has the write lock at this instant, or 0.
 
         In WAL mode the lock is one byte of the file beside the database.
         """
@@ -80,14 +86,14 @@ class SqliteDatabase(StormDatabase):
         return 0 if kind == fcntl.F_UNLCK else int(process)
 
     def leftovers(self) -> int:
-        """Whether anything is locked, or broken."""
+        """Return more than 0 if the file is locked or broken."""
         with self._connect() as connection:
             [(found,)] = connection.execute("PRAGMA integrity_check").fetchall()
             [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return int(found != "ok") + int(busy)
 
     def clear(self) -> None:
-        """Nothing: the file goes with its folder."""
+        """Do nothing: the file goes with its folder."""
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:

@@ -1,4 +1,4 @@
-"""What the prover does with a database, whatever it is."""
+"""What the prover does with a database of either kind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RestorableDatabase(Protocol):
 
     @property
     def files(self) -> list[Path]:
-        """The files that nobody else may have open."""
+        """The files that no other process may have open."""
 
     @property
     def original_place(self) -> str:
@@ -78,7 +78,7 @@ class RestorableDatabase(Protocol):
         """Bring it to the state in which it was found, and remove what was kept for that."""
 
     def save_copy(self, place: Path) -> str:
-        """Keep its present state for a person to look at; where it is."""
+        """Keep its present state for the user to look at; return where it is."""
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
         """What is in the tables that are not duly's, or in those that are wanted.
@@ -87,13 +87,13 @@ class RestorableDatabase(Protocol):
         """
 
 
-# How far: whatever stems from such a number then differs between two single runs, and is known by
+# How far: what stems from such a number then differs between two single runs, and is known by
 # that; a run that is rolled back leaves a gap in them, which means nothing.
 SHIFT = 1009
 
 
 def duly_table_names(names: Names) -> frozenset[str]:
-    """What duly's own tables are called: these, and not whatever else begins as they do."""
+    """The names of duly's own tables: exactly these, not all with the same prefix."""
     return frozenset(f"{names.prefix}{name}" for name in TABLES)
 
 

@@ -1,7 +1,7 @@
 """Every database that a process of a proof uses is met before its first statement there.
 
 A file is kept as it is, so that it can be put back. Another database of a server cannot be kept,
-and is refused. So is whatever cannot be kept.
+and is refused. So is what cannot be copied.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class ConnectionInspector:
             except OSError as problem:
                 raise UsageError(
                     f"the handler uses {file}, of which no copy can be made beside it "
-                    f"({problem.strerror}), so that nobody could put it back: let it use another"
+                    f"({problem.strerror}), so that it cannot be restored: let it use another"
                 ) from None
 
     def _refuse_another(self, connection: Any) -> None:
-        """Refuse a server's database that is not duly's: nobody could put it back."""
+        """Refuse a server's database that is not duly's: it cannot be restored."""
         found = target_of(connection)
         if not self._home.includes(found):
             raise UsageError(

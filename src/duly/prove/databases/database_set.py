@@ -1,4 +1,4 @@
-"""All databases of a proof: put back together, and only when nobody writes to them any more."""
+"""All databases of a proof, restored together once no process writes to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NewFileUsed(UsageError):
-    """A case has used a file that the single run did not: whatever was compared lacks it."""
+    """A case has used a file that the single run did not, so that it was not compared."""
 
 
 class DatabaseSet:
@@ -54,7 +54,7 @@ class DatabaseSet:
                 self._known.append(base)
 
     def put_back(self) -> None:
-        """Everything as it was; nobody of the proof may be running."""
+        """Restore the databases; no process of the proof may be running."""
         self._gather()
         refuse_in_use([file for base in self._known for file in base.files], self._ours)
         for base in self._known:

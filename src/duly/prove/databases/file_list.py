@@ -1,8 +1,8 @@
-"""The SQLite files of a proof: which there are, and how each was before.
+"""The SQLite files of a proof, and a copy of each as it was before.
 
-A list of them lies beside duly's own file while a proof lasts, locked by the prover. A list that
-nobody has locked was left by a proof that was ended in the middle. It is not worked off: somebody
-may have used the file since, and what was kept would take that away.
+A list of them lies beside duly's own file while a proof lasts, locked by the prover. A list without
+a lock was left by a proof that was ended in the middle. Its copies are not restored: the files may
+have been used since, and that work would be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIST = ".duly-prove"
 
 @contextmanager
 def hold_list(database: Path) -> Iterator[Path]:
-    """The list of a proof of this database, which nobody else may use meanwhile.
+    """The list of a proof of this database, locked against other proofs.
 
     It stays where something on it could not be put back.
     """
@@ -46,7 +46,7 @@ def hold_list(database: Path) -> Iterator[Path]:
 
 
 def refuse_unfinished_proof(path: Path) -> None:
-    """Refuse where a proof was ended in the middle: only a person knows which state is the one."""
+    """Refuse where a proof was ended in the middle: only the user knows which state is right."""
     left = read_list(path)
     if left:
         told = "; ".join(f"{file} (before: {original_copy_path(file)})" for file in left)
@@ -83,7 +83,7 @@ def keep_original(file: Path, path: Path) -> None:
         )
     with path.open("a") as told:
         told.write(f"{json.dumps(str(file))}\n")
-    # Whoever is killed meanwhile leaves a part, and not what looks like the whole.
+    # A process that is killed meanwhile leaves a part that does not look like the whole.
     part = partial_copy_path(file)
     remove_database(part)
     part.touch(mode=0o600)  # empty: there was no file
@@ -108,6 +108,6 @@ def copy_durably(source: Path, target: Path) -> None:
 
 
 def remove_partial_copies(path: Path) -> None:
-    """Remove what was left by copies that nobody finished."""
+    """Remove what unfinished copies left."""
     for file in listed_files(path):
         remove_database(partial_copy_path(file))

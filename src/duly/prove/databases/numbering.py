@@ -21,7 +21,7 @@ TABLES = """
 SELECT name, sql FROM sqlite_master
  WHERE type = 'table' AND sql LIKE '%PRIMARY%KEY%' AND sql NOT LIKE 'CREATE VIRTUAL%'
 """
-# A name that nobody has.
+# A name that is not in use.
 FIRST = "first_table_with_numbers_of_duly_prove"
 # Beyond this SQLite looks for free numbers by chance.
 HIGHEST = 1 << 62

@@ -1,4 +1,4 @@
-"""Who has a file open: what they are told is done must not be undone by a proof."""
+"""Other processes that have a file open: a proof must not undo what they were told is done."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ProofProcesses(NamedTuple):
 
 
 def refuse_in_use(databases: Collection[Path], ours: ProofProcesses) -> None:
-    """Refuse files that somebody else has open.
+    """Refuse files that another process has open.
 
-    Where the system does not tell who has which file open, nobody is seen.
+    Where the system does not say which process has which file open, none is found.
     """
     until = time.monotonic() + GOING
     while (found := next(users_of(databases, ours), None)) is not None:
@@ -42,7 +42,7 @@ def users_of(databases: Collection[Path], ours: ProofProcesses) -> Iterator[tupl
     wanted = {os.path.realpath(database): database for database in databases}
     for process in Path("/proc").glob("[0-9]*") if wanted else ():
         number = int(process.name)
-        with suppress(OSError):  # it has ended, or it is somebody else's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if number == ours.prover or os.getsid(number) == ours.session:
                 continue
             for file in process.glob("fd/*"):

@@ -1,4 +1,4 @@
-"""Jobs and messages that are meant for later: nobody does them within a case, so they are compared.
+"""Jobs and messages that are due later: no case runs them, so their rows are compared.
 
 What is due at once is done in every case, and compared by what it does.
 """
@@ -41,7 +41,7 @@ def pending_work(
 
 
 def column_label(table: str, column: str) -> str:
-    """A column of a table, or of what waits, for a person."""
+    """A column of a table, or of what waits, as text for the report."""
     return f"{column} of the {table}" if table in COMPARED_COLUMNS else f"{table}.{column}"
 
 

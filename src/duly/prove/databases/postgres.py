@@ -1,8 +1,8 @@
-"""PostgreSQL: the database itself steps aside, and copies of it take its place, one for each case.
+"""PostgreSQL: the database is renamed, and copies of it take its place, one for each case.
 
-It is renamed, so that nothing of it can be lost, and serves as the template. A proof that was ended
-in the middle leaves it under that name, and the next one says so: somebody may have used the copy
-since, and only a person knows which of them is the one.
+So nothing of it can be lost, and it serves as the template. A proof that was ended in the middle
+leaves it under that name, and the next one says so: the copy may have been used since, and only the
+user knows which of them is the right one.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class RestorablePostgres:
                 told = f"{problem.diag.message_primary} ({problem.diag.message_detail})"
                 raise UsageError(
                     f"{told}. A proof makes copies of it: close your own connections, and stop "
-                    "whatever uses it"
+                    "what uses it"
                 ) from None
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
@@ -293,7 +293,7 @@ def names_of_failed(name: str) -> Iterator[str]:
 
 
 def drop_database(server: psycopg.Connection[Any], name: str) -> None:
-    """Remove a database, whoever is connected to it."""
+    """Drop a database, even with clients connected to it."""
     run_statement(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 

@@ -24,12 +24,12 @@ class ConnectionTarget(NamedTuple):
     host: str
     port: int
     database: str
-    # How to get there; it may hold a password, and is never told.
+    # Its address, which may hold a password and is never printed.
     conninfo: str
 
 
 class OwnDatabase:
-    """duly's own database, by whatever address it is reached.
+    """duly's own database, by any of its addresses.
 
     Args:
         url: its address; that of a file, if it is not in a server.

@@ -1,4 +1,4 @@
-"""SQLite files: copied through SQLite itself, so that whoever has them open sees a transaction."""
+"""SQLite files, copied through SQLite itself, so that their other users see a transaction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duly.core.defaults import Names
     from duly.prove.databases.base import Rows
 
-# Seconds; whoever has the lock was killed, or is about to let go.
+# Seconds; the process with the lock was killed, or is about to release it.
 BUSY = 10.0
 LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 TABLES = """
@@ -214,12 +214,12 @@ def copy_database(source: Path, target: Path, *, lasting: bool = False) -> None:
         """SQLite would try for ever."""
         if status in LOCKED and time.monotonic() > until:
             raise UsageError(
-                f"{source} cannot be copied to {target}: somebody has locked one of them"
+                f"{source} cannot be copied to {target}: another process has locked one of them"
             )
 
     with closing(connect(source)) as reading, closing(connect(target)) as writing:
         if not lasting:
-            writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
+            writing.execute("PRAGMA synchronous = OFF")  # the copy is not needed after a power cut
         reading.backup(writing, progress=refuse_locked)
         if lasting:  # a mode is kept by the file, and no part of what is copied
             [mode] = reading.execute("PRAGMA journal_mode").fetchone()

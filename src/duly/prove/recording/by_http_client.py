@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duly.prove.recording.recorder import Recorder
 
 
-# Without a length of their body these go on until somebody asks for the answer.
+# Without a length of their body these go on until the response is asked for.
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -45,7 +45,7 @@ class RecordedSocket:
         self._take(framed=True)
 
     def _take(self, *, framed: bool) -> None:
-        """Take the call when it is complete, whether or not anybody reads its answer."""
+        """Record the call when it is complete, whether or not its response is read."""
         request = request_of(bytes(self._sent))
         if request is None or request.has_known_length != framed or request.content is None:
             return
@@ -58,7 +58,7 @@ class RecordedSocket:
         return io.BytesIO(self._answers.popleft() if self._answers else b"")
 
     def close(self) -> None:
-        """A body whose length nobody said ends here, unless its answer was asked for before."""
+        """End a body without a length, unless its response was asked for before."""
         self._take(framed=False)
 
     def settimeout(self, *_: Any) -> None:
@@ -74,7 +74,7 @@ class RecordedSocket:
         """There is nothing to end."""
 
     def fileno(self) -> int:
-        """For whoever asks whether the other side has closed: it has not."""
+        """Say that the other side has not closed."""
         return silent_file()
 
 
@@ -161,7 +161,7 @@ def record_http_client(recorder: Recorder) -> Iterator[None]:
 
     def connect(self: Any) -> None:
         self.sock = RecordedSocket(recorder, origin_of(self))
-        # urllib3 would complain about a certificate that nobody has looked at.
+        # urllib3 would warn of a certificate that was not verified.
         self.is_verified, self.proxy_is_verified = True, None
 
     owners: list[Any] = [http.client.HTTPConnection, http.client.HTTPSConnection]

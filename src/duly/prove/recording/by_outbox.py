@@ -1,4 +1,4 @@
-"""The messages of duly's outbox: the relay runs as ever, and the recorder is where they arrive."""
+"""Messages of duly's outbox: the relay runs as usual, and sends them to the recorder."""
 
 from __future__ import annotations
 

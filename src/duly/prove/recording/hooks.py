@@ -1,4 +1,4 @@
-"""What Python tells of by itself: connections that nobody watches, and programs that are started.
+"""Python's audit events: connections that are not watched, and programs that are started.
 
 A name that was imported before the proof (``from sqlite3 import connect``) is the old function, and
 its connections are not watched. They would be written to without a kill, a copy or a comparison.

@@ -14,7 +14,7 @@ from duly.prove.steps.watching import replace_attribute
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# One place under three names: whoever connects to one of them tries the others as well.
+# One place under three names: a client that connects to one tries the others as well.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # What PostgreSQL calls its socket, before the port.
 POSTGRES = ".s.PGSQL."
@@ -34,7 +34,7 @@ def refusal_error(where: str) -> NotRecorded:
 
 
 class NetworkGuard:
-    """Lets nobody out, once it is closed, but to what was named.
+    """Refuses connections, once it is closed, but to the hosts that were named.
 
     An address has a host and a port; a program, and a socket that is a file, has the port 0.
     """
@@ -126,7 +126,7 @@ def path_of(address: str | bytes) -> str:
 
 
 def is_numeric(host: object) -> bool:
-    """Whether looking up this name asks nobody; what it leads to is looked at when connecting."""
+    """Whether this name is resolved locally; its address is checked when connecting."""
     if host is None or host == "localhost":
         return True
     for family in (socket.AF_INET, socket.AF_INET6):

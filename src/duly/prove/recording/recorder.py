@@ -36,7 +36,7 @@ class Recorder:
         self._path, self._answers = path, answers
 
     def take(self, call: Call) -> CannedAnswer:
-        """Take a call; the process may die after it, and then nobody has heard the answer."""
+        """Record a call; the process may die after it, before it has the response."""
         if self._path is not None:
             with self._around(call.summary):
                 append_call(self._path, call)

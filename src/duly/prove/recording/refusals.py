@@ -48,7 +48,7 @@ class Refusals:
 
 
 def refuse_refused(folder: Path) -> None:
-    """Refuse a case in which anything was refused, whatever became of the error."""
+    """Refuse a case in which anything was refused, even if its error was swallowed."""
     path = folder / REFUSED
     if path.exists():
         raise UsageError(json.loads(path.read_text().splitlines()[0]))

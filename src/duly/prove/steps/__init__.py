@@ -1,7 +1,7 @@
 """Every statement that this process sends to a database, before and after it is run.
 
 Whoever wants to kill a process, or cut its connection, at a chosen statement has to know them all:
-duly's own and the user's, on whatever connection. Nothing is listed by hand, so a new statement is
+duly's own and the user's, on any connection. Nothing is listed by hand, so a new statement is
 seen by itself.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from duly.prove.steps.watching import Steps
 
-# Whatever a connection is asked for goes through one of these.
+# Every request of a connection goes through one of these.
 CALLS = ("execute", "_execute", "_executemany", "_copy_in", "_copy_out")
 PREPARED = ("fetch", "fetchrow", "fetchval", "fetchmany", "executemany")
 FETCHES = ("_bind_exec", "_exec")
@@ -72,7 +72,7 @@ def watched_fetch(steps: Steps, call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched_copy(steps: Steps, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The one COPY whose statement is made on the way, so it is told in short."""
+    """The one COPY whose statement asyncpg builds itself, so it is recorded in short."""
 
     async def run_watched(
         self: Any, table_name: str, *, schema_name: Any = None, **options: Any

@@ -14,7 +14,7 @@ class WatchedBlob:
     def __init__(self, blob: Any, connection: Any, table: str, column: str) -> None:
         self._blob = blob
         self._connection = connection
-        # The statement that would have done the same; it is told, and never run.
+        # The statement that would have done the same; it is recorded, and never run.
         self._text = f"UPDATE {table} SET {column} = (a part of it)"  # noqa: S608
         self._written = False
 

@@ -1,4 +1,4 @@
-"""Watches psycopg: whatever it says to the server goes through ``wait`` of a connection.
+"""Watch psycopg: every exchange with the server goes through ``wait`` of a connection.
 
 What is waited for is a generator, which has its arguments before it begins.
 """
@@ -62,7 +62,7 @@ def watch_psycopg(steps: Steps) -> Iterator[None]:
 
 
 def exchange_of(gen: Any, connection: Any) -> Exchange | None:
-    """What the server is told; None where it is not a statement."""
+    """The statement that is sent; None where it is none."""
     frame = getattr(gen, "gi_frame", None)
     found = {} if frame is None else frame.f_locals
     if "steps" in found and hasattr(found["steps"], "gi_frame"):

@@ -63,7 +63,7 @@ def watched_connection(base: Any) -> Any:
     """The same class of connection, but one that tells of its statements."""
     ended: Any = watched_endings(ending_connection(base))
 
-    class Watched(Backups, ended):  # type: ignore[misc]  # whatever was asked for
+    class Watched(Backups, ended):  # type: ignore[misc]  # the class that was asked for
         def cursor(self, factory: Any = None) -> Any:
             # The class has a default of its own; what it makes tells which.
             made: Any = type(super().cursor()) if factory is None else factory
@@ -90,7 +90,7 @@ def watched_connection(base: Any) -> Any:
 def watched_endings(base: Any) -> Any:
     """The same class of connection, but one that tells of the ends of its transactions."""
 
-    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+    class Watched(base):  # type: ignore[misc]  # the class that was asked for
         steps: Steps | None = None  # not yet known while it is being opened
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -123,7 +123,7 @@ def run_short_form(connection: Any, base: Any, name: str, arguments: tuple[Any, 
 def watched_cursor(base: Any) -> Any:
     """The same class of cursor, but one that tells of its statements."""
 
-    class Watched(ending_cursor(base)):  # type: ignore[misc]  # whatever was asked for
+    class Watched(ending_cursor(base)):  # type: ignore[misc]  # the class that was asked for
         def execute(self, *arguments: Any) -> Any:
             finish_pending_rows(self.connection, super().execute)
             with watch_step(self.connection, arguments):

@@ -1,8 +1,8 @@
 """Statements of SQLite's that return rows: some are over only when these have been fetched.
 
-Outside of a transaction one that writes is committed with its last row, or when nobody can fetch
-that any more. Until then it has the write lock, although ``in_transaction`` is False, and whatever
-else is written through the connection is committed with it.
+Outside of a transaction one that writes is committed with its last row, or when that can no longer
+be fetched. Until then it has the write lock, although ``in_transaction`` is False, and everything
+else that is written through the connection is committed with it.
 
 One that only reads keeps others from committing, too, unless the file has a write-ahead log. What
 is done beside it is done by itself.
@@ -53,7 +53,7 @@ def tell_finished(connection: Any) -> None:
 
 
 def finish_pending_rows(connection: Any, execute: Callable[[str], Any]) -> None:
-    """End what a cursor has not fetched: its next statement would, in a moment that nobody sees."""
+    """End what a cursor has not fetched: its next statement would do so unwatched."""
     if has_rows(connection):
         execute(NOTHING)
         tell_finished(connection)
@@ -99,9 +99,9 @@ def is_reading(connection: Any) -> bool:
 def ending_connection(base: Any) -> Any:
     """The same class of connection, but one that knows what is not over yet."""
 
-    class Ending(base):  # type: ignore[misc]  # whatever was asked for
+    class Ending(base):  # type: ignore[misc]  # the class that was asked for
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            # What will be told of statements that have been carried out.
+            # What will be recorded of finished statements.
             self.unfinished: list[Callable[[], None]] = []
             # And of those that only read.
             self.unread: list[Callable[[], None]] = []
@@ -114,7 +114,7 @@ def ending_connection(base: Any) -> Any:
             return made
 
         def unwatched(self) -> Any:
-            """A cursor of which nobody is told."""
+            """A cursor that is not watched."""
             return super().cursor()
 
         def close(self) -> None:
@@ -130,7 +130,7 @@ def ending_connection(base: Any) -> Any:
 def ending_cursor(base: Any) -> Any:
     """The same class of cursor, but one that looks whether its statement is over."""
 
-    class Ending(base):  # type: ignore[misc]  # whatever was asked for
+    class Ending(base):  # type: ignore[misc]  # the class that was asked for
         def fetchone(self) -> Any:
             with tell_finished_after(self):
                 return super().fetchone()
@@ -152,7 +152,7 @@ def ending_cursor(base: Any) -> Any:
                 super().close()
 
         def __del__(self) -> None:
-            # Its statement ends with it, a moment after this, when nobody can look any more.
+            # Its statement ends with it, a moment after this, unwatched.
             if has_rows(self.connection):
                 with suppress(sqlite3.Error):  # in another thread: the next look will tell
                     self.close()

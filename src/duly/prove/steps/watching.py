@@ -1,4 +1,4 @@
-"""What a step is, and who is told of it."""
+"""A step, and the watcher that is called for it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Step(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Who is told, in the thread that runs the statement; what it raises, the statement raises."""
+    """Called in the thread that runs the statement; what it raises, the statement raises."""
 
     def before(self, step: Step) -> None:
         """Nothing has been sent yet."""
 
     def after(self, step: Step) -> None:
-        """The database has answered, and nobody else knows."""
+        """The database has answered, and no other code knows yet."""
 
 
 # Some drivers run one call of theirs through another: the outer one is the step.

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from duly.core.errors import NotJoinable
 from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import driver_session, find_driver
-from duly.stores.join.lazy_session import LazySession
+from duly.stores.join.lazy_session import lazy_session
 from duly.stores.join.recognise import DATABASE, PSYCOPG2
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def sync_session(target: Any, names: Names, clock: Clock | None) -> Session:
         owner, adapter = DjangoOwner(current), driver.adapter(current.connection)
         return driver_session(driver, adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 class DjangoOwner:

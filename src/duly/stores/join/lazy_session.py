@@ -8,18 +8,16 @@ the framework begins and nests.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from duly.core.session import Session
 from duly.stores.join.drivers import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
     from duly.core.defaults import Names
-    from duly.core.session import Dialect, Row, Rows, Value, WorkKind
+    from duly.core.session import Dialect, WorkKind
 
 
 class JoinedOwner(Protocol):
@@ -36,76 +34,30 @@ class JoinedOwner(Protocol):
 FindSession = Callable[[], Coroutine[Any, Any, tuple[Session, JoinedOwner]]]
 
 
+def lazy_session(find: FindSession, names: Names, dialect: Dialect) -> Session:
+    """A session that finds its driver's connection when it begins."""
+    check_names(names, dialect)
+    return cast("Session", LazySession(find, names, dialect))
+
+
 class LazySession:
-    """Asks for the driver's connection in ``begin``, then forwards to the session over it."""
+    """Knows its names and dialect at once; from ``begin`` on it is the session that it found."""
 
     def __init__(self, find: FindSession, names: Names, dialect: Dialect) -> None:
-        check_names(names, dialect)
         self._find = find
-        self._names = names
-        self._dialect: Dialect = dialect
         self._found: tuple[Session, JoinedOwner] | None = None
+        self.names = names
+        self.dialect = dialect
         self.new_work: set[WorkKind] = set()
-
-    @property
-    def names(self) -> Names:
-        """Where duly's tables are."""
-        return self._names
-
-    @property
-    def dialect(self) -> Dialect:
-        """Which database this is."""
-        return self._dialect
-
-    @property
-    def can_batch(self) -> bool:
-        """Whether a batch is one statement."""
-        return self._session.can_batch
-
-    @property
-    def can_move_rows(self) -> bool:
-        """Whether one statement can delete a row here and write it elsewhere."""
-        return self._session.can_move_rows
 
     async def begin(self, wait: timedelta | None) -> None:
         """Find the driver's connection, and make sure that a transaction is open on it."""
         self._found = await self._find()
-        await self._session.begin(wait)
+        await self._found[0].begin(wait)
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run one named statement."""
-        return await self._session.rows(statement, **values)
-
-    async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
-    ) -> Sequence[Row]:
-        """Run one named statement for many sets of values."""
-        return await self._session.rows_each(statement, each, **shared)
-
-    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
-        """Run one named statement for many sets of values."""
-        await self._session.write_each(statement, each)
-
-    async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
-        """Run a statement of the user's."""
-        return await self._session.execute(text, values)
-
-    async def execute_raw(self, text: str) -> None:
-        """Run one statement of a migration."""
-        await self._session.execute_raw(text)
-
-    def savepoint(self) -> AbstractAsyncContextManager[None]:
-        """A savepoint, opened through the framework."""
-        return self._session.savepoint()
-
-    def limit_lock_waits(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
-        """Bound lock waits inside."""
-        return self._session.limit_lock_waits(wait)
-
-    @property
-    def _session(self) -> Session:
+    def __getattr__(self, name: str) -> Any:
         if self._found is None:
             raise RuntimeError("an operation used its session before begin()")
         session, owner = self._found
         owner.refuse_ended()
-        return session
+        return getattr(session, name)

@@ -2,7 +2,7 @@
 
 These are protocols and not unions of the drivers' own classes: a type checker can only read a
 class whose package is installed, and no application has all of them. At run time `stores.join`
-and `stores.begins` recognise the objects, by the names of their classes.
+and `stores.orm` recognise the objects, by the names of their classes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from duly.stores.orm.begin import DjangoAlias
 
 
-class BlockingConnection(Protocol):
-    """A connection of sqlite3, psycopg or Django, or a connection or session of SQLAlchemy."""
+class SyncConnection(Protocol):
+    """A sync connection of sqlite3, psycopg or Django, or one or a session of SQLAlchemy."""
 
     def commit(self) -> None:
         """Commit the open transaction."""
@@ -27,8 +27,8 @@ class BlockingConnection(Protocol):
         """Roll the open transaction back."""
 
 
-class AwaitedConnection(Protocol):
-    """A connection of aiosqlite or psycopg, or a connection or session of SQLAlchemy, awaited."""
+class AsyncConnection(Protocol):
+    """An async connection of aiosqlite or psycopg, or a connection or session of SQLAlchemy."""
 
     def commit(self) -> Awaitable[None]:
         """Commit the open transaction."""
@@ -57,28 +57,28 @@ class SessionFactory(Protocol):
     # Its settings. A scoped_session, which is refused, has none.
     kw: dict[str, Any]
 
-    def __call__(self) -> BlockingConnection:
+    def __call__(self) -> SyncConnection:
         """A new session."""
 
-    def begin(self) -> AbstractContextManager[BlockingConnection]:
+    def begin(self) -> AbstractContextManager[SyncConnection]:
         """A session in a transaction."""
 
 
-class AwaitedSessionFactory(Protocol):
+class AsyncSessionFactory(Protocol):
     """SQLAlchemy's ``async_sessionmaker``."""
 
     kw: dict[str, Any]
 
-    def __call__(self) -> AwaitedConnection:
+    def __call__(self) -> AsyncConnection:
         """A new session."""
 
-    def begin(self) -> AbstractAsyncContextManager[AwaitedConnection]:
+    def begin(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A session in a transaction."""
 
 
-Joinable: TypeAlias = "BlockingConnection | ConnectionStandIn"
-AwaitedJoinable: TypeAlias = "AwaitedConnection | AsyncpgConnection | ConnectionStandIn"
-# `tx=` of the verbs of an app, which may also be the `tx` of a handler.
-BlockingTx: TypeAlias = "Tx[Any] | Joinable"
-AwaitedTx: TypeAlias = "AsyncTx[Any] | AwaitedJoinable"
-BeginsTransactions: TypeAlias = "SessionFactory | AwaitedSessionFactory | DjangoAlias"
+Joinable: TypeAlias = "SyncConnection | ConnectionStandIn"
+AsyncJoinable: TypeAlias = "AsyncConnection | AsyncpgConnection | ConnectionStandIn"
+# `tx=` of an app's verbs, which may also be the `tx` of a handler.
+JoinableTx: TypeAlias = "Tx[Any] | Joinable"
+AsyncJoinableTx: TypeAlias = "AsyncTx[Any] | AsyncJoinable"
+BeginsTransactions: TypeAlias = "SessionFactory | AsyncSessionFactory | DjangoAlias"

@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 from duly.core.errors import NotJoinable, SyncAsyncMismatch, UsageError
 from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import Driver, driver_session, find_driver, type_names
-from duly.stores.join.lazy_session import LazySession
+from duly.stores.join.lazy_session import lazy_session
 from duly.stores.join.recognise import DATABASE
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def sync_session(target: Any, names: Names, clock: Clock | None) -> kernel.Sessi
         owner = SqlalchemySyncOwner(owned, connection, reached)
         return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 def async_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
@@ -130,7 +130,7 @@ def async_session(target: Any, names: Names, clock: Clock | None) -> kernel.Sess
         owner = SqlalchemyAsyncOwner(owned, connection, reached)
         return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 def is_sqlalchemy(target: object, name: str) -> bool:

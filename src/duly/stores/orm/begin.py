@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.core.session import OpenedTransaction, Session
     from duly.stores.store import Store
 
-FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django('default')"
+FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django.database('default')"
 # What is passed by mistake, and what to pass instead.
 REMEDIES = {
     "sqlalchemy.Engine": "pass sessionmaker(engine)",
@@ -39,8 +39,8 @@ REMEDIES = {
     "sqlalchemy.scoped_session": "pass its session_factory",
     "sqlalchemy.async_scoped_session": "pass its session_factory",
     "flask_sqlalchemy.SQLAlchemy": "pass sessionmaker(db.engine)",
-    "django.BaseDatabaseWrapper": "pass duly.django('default')",
-    "django.ConnectionProxy": "pass duly.django('default')",
+    "django.BaseDatabaseWrapper": "pass duly.django.database('default')",
+    "django.ConnectionProxy": "pass duly.django.database('default')",
 }
 
 # Seconds for the server to accept a cancel request.
@@ -101,14 +101,7 @@ class DjangoAlias:
         self.alias = alias
 
     def __repr__(self) -> str:
-        return f"duly.django({self.alias!r})"
-
-
-def django(alias: str = "default") -> DjangoAlias:
-    """Name one of Django's databases for ``Duly(begin=…)``; handlers then run inside ``atomic``."""
-    if kind(alias) != "a str" or not alias:
-        raise UsageError("django(alias) takes the name of a database in Django's settings")
-    return DjangoAlias(alias)
+        return f"duly.django.database({self.alias!r})"
 
 
 def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
@@ -152,10 +145,6 @@ class SameDatabase:
         """Refuse the running event loop where the ORM's pool belongs to another one."""
         self._begin.enter_loop()
 
-    async def release(self) -> None:
-        """Close the pooled connections of the running event loop, before it ends."""
-        await self._begin.release()
-
     @asynccontextmanager
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
@@ -176,18 +165,6 @@ class SameDatabase:
             ) as revocable:
                 is_sync = self._begin.mode == "sync"
                 yield opened._replace(revoke=revocable.revoke) if is_sync else opened
-
-    def renew_connections(self) -> AbstractContextManager[None]:
-        """Renew the ORM's connections of this thread around a sync job that opens no ``tx``."""
-        return self._begin.renew_connections()
-
-    def surrounding(self) -> Surrounding | None:
-        """The transaction that the caller has open in its ORM around this call, if any."""
-        return self._begin.surrounding()
-
-    def refuse_surrounding(self, verb: str) -> None:
-        """Refuse a verb that commits by itself inside a transaction of the caller's."""
-        self._begin.refuse_surrounding(verb)
 
     async def join_session(self, around: Surrounding, *, wait: timedelta) -> Session:
         """A session in the caller's transaction."""

@@ -22,6 +22,10 @@ from duly.stores.join.drivers import find_driver, type_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+State = Literal["idle", "open", "failed", "gone"]
+IN_TRANSACTION = ("open", "failed")
+# By psycopg's TransactionStatus; a connection is "gone", too, while a statement runs on it.
+PSYCOPG_STATES: dict[str, State] = {"IDLE": "idle", "INTRANS": "open", "INERROR": "failed"}
 logger = logging.getLogger("duly")
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
@@ -50,7 +54,7 @@ class OrmErrorClassifier:
             raise Unfinished from problem
 
 
-def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
+def transaction_state(connection: Any) -> State:
     """Whether a driver's connection is in a transaction, by the server's last answer."""
     driver = find_driver(connection)
     try:
@@ -59,22 +63,13 @@ def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
         if driver.dialect == "sqlite":
             return "open" if driver.adapter(connection).in_transaction() else "idle"
         if driver.style == "pyformat":
-            return psycopg_state(connection)
+            status: str = connection.info.transaction_status.name
+            return PSYCOPG_STATES.get(status, "gone")
         if connection.is_closed():
             return "gone"
         return "open" if connection.is_in_transaction() else "idle"
     except Exception:  # drivers refuse the question on a closed connection, each in its own way
         return "gone"
-
-
-def psycopg_state(connection: Any) -> Literal["idle", "open", "gone"]:
-    """The state of a psycopg connection, which is also "gone" while a statement runs on it."""
-    from psycopg.pq import TransactionStatus
-
-    status = connection.info.transaction_status
-    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        return "open"
-    return "idle" if status == TransactionStatus.IDLE else "gone"
 
 
 def refuse_unseen_commit(connection: Any) -> None:
@@ -88,7 +83,7 @@ def refuse_unseen_commit(connection: Any) -> None:
 
 def refuse_left_open(connection: Any) -> None:
     """Refuse a connection that other code left inside a transaction."""
-    if transaction_state(connection) == "open":
+    if transaction_state(connection) in IN_TRANSACTION:
         raise StoreUnavailable(
             "the pool of begin= handed out a connection that is inside a transaction of other "
             "code, so that COMMIT would end only a part of it: the connection was thrown away and "
@@ -101,7 +96,7 @@ def refuse_left_open(connection: Any) -> None:
 def must_throw_away(connection: Any) -> bool:
     """Whether a connection must not serve other code; one left in a transaction is logged."""
     state = transaction_state(connection)
-    if state == "open":
+    if state in IN_TRANSACTION:
         logger.error(
             "a connection of begin= was still in a transaction after duly had ended its own, and "
             "was closed: other code would have worked in a transaction that never commits"
@@ -112,19 +107,10 @@ def must_throw_away(connection: Any) -> bool:
 async def refuse_unsound(connection: Any) -> None:
     """Refuse to commit a failed or ended transaction of a driver's connection."""
     driver = find_driver(connection)
-    if driver is None:  # no session could be joined to it either
-        raise ended_transaction_error()
-    adapter = driver.adapter(connection)
-    if driver.dialect == "sqlite":
-        sound = bool(adapter.in_transaction())
-    elif driver.style == "pyformat":
-        from psycopg.pq import TransactionStatus
-
-        sound = connection.info.transaction_status == TransactionStatus.INTRANS
-    else:  # asyncpg tells a failed transaction from a good one only by a statement
-        sound = bool(connection.is_in_transaction())
-        await adapter.plain("SELECT 1")
-    if not sound:
+    if driver is not None and driver.style == "dollar":
+        # asyncpg tells a failed transaction from a good one only by a statement.
+        await driver.adapter(connection).plain("SELECT 1")
+    if transaction_state(connection) != "open":
         raise ended_transaction_error()
 
 

@@ -29,7 +29,7 @@ class AsyncpgAdapter:
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement; asyncpg takes parameters by position."""
         self._refuse_ended()
-        with translate_errors():
+        with translate_errors:
             rows: Sequence[Row] = await self._connection.fetch(
                 statement.text, *(values[name] for name in statement.order)
             )
@@ -43,7 +43,7 @@ class AsyncpgAdapter:
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translate_errors():
+        with translate_errors:
             await self._connection.execute(text)
 
     async def begin(self) -> None:
@@ -61,7 +61,7 @@ class AsyncpgAdapter:
         """A savepoint; asyncpg makes one inside a transaction that it began itself."""
         transaction = self._connection.transaction()
         try:
-            with translate_errors():
+            with translate_errors:
                 await transaction.start()
         except asyncpg.InterfaceError as problem:
             raise NotJoinable(

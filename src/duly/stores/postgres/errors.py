@@ -30,12 +30,8 @@ class PostgresErrorTranslator:
                 raise known from problem
 
 
-TRANSLATOR = PostgresErrorTranslator()
-
-
-def translate_errors() -> PostgresErrorTranslator:
-    """The context in which PostgreSQL's errors become duly's; it has no state, so there is one."""
-    return TRANSLATOR
+# The context in which errors of the driver become duly's; it has no state, so there is one.
+translate_errors = PostgresErrorTranslator()
 
 
 def duly_error_for(sqlstate: str | None, problem: Exception) -> DulyError | None:

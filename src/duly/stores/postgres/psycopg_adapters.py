@@ -6,6 +6,7 @@ factories belong to the user.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,33 +29,45 @@ if TYPE_CHECKING:
 PLAIN_STATEMENT = "SELECT 1"
 
 
-class PsycopgAdapter:
-    """A ``psycopg.Connection``."""
+class PsycopgBaseAdapter(ABC):
+    """What the adapters to both kinds of psycopg's connections share."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+    _connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+    @abstractmethod
+    async def _run(self, text: str, values: Mapping[str, Any] | None = None) -> Rows:
+        """Run one statement and return what it found."""
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
-        """Run one statement without awaiting."""
-        with translate_errors():
-            cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
-            return cursor.execute(statement.text, values).fetchall()
+        """Run one statement and return its rows."""
+        with translate_errors:
+            return await self._run(statement.text, values)
 
     async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's; its errors stay the driver's own."""
-        cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
-        cursor.execute(statement.text, values)
-        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        return await self._run(statement.text, values)
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translate_errors():
-            psycopg.Cursor(self._connection).execute(text)
+        with translate_errors:
+            await self._run(text)
 
     async def begin(self) -> None:
         """Open the transaction of an idle connection, so that a savepoint is not the outermost."""
         if must_begin(self._connection):
-            psycopg.Cursor(self._connection).execute(PLAIN_STATEMENT)
+            await self._run(PLAIN_STATEMENT)
+
+
+class PsycopgAdapter(PsycopgBaseAdapter):
+    """A ``psycopg.Connection``: nothing here awaits."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection: psycopg.Connection[Any] = connection
+
+    async def _run(self, text: str, values: Mapping[str, Any] | None = None) -> Rows:
+        cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
+        cursor.execute(text, values)
+        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -63,34 +76,16 @@ class PsycopgAdapter:
             yield
 
 
-class PsycopgAsyncAdapter:
+class PsycopgAsyncAdapter(PsycopgBaseAdapter):
     """A ``psycopg.AsyncConnection``."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connection = connection
+        self._connection: psycopg.AsyncConnection[Any] = connection
 
-    async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
-        """Run one statement."""
-        with translate_errors():
-            cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
-            await cursor.execute(statement.text, values)
-            return await cursor.fetchall()
-
-    async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
-        """Run a statement of the user's; its errors stay the driver's own."""
+    async def _run(self, text: str, values: Mapping[str, Any] | None = None) -> Rows:
         cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
-        await cursor.execute(statement.text, values)
+        await cursor.execute(text, values)
         return Rows(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
-
-    async def plain(self, text: str) -> None:
-        """Run one statement without parameters."""
-        with translate_errors():
-            await psycopg.AsyncCursor(self._connection).execute(text)
-
-    async def begin(self) -> None:
-        """Open the transaction of an idle connection, so that a savepoint is not the outermost."""
-        if must_begin(self._connection):
-            await psycopg.AsyncCursor(self._connection).execute(PLAIN_STATEMENT)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:

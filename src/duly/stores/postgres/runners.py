@@ -14,12 +14,14 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly.core.defaults import BATCH_WAIT
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.stores.fork_lock import ForkSafeLock
 from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
@@ -27,14 +29,14 @@ from duly.stores.postgres.loop_pool import POOL_WAIT, RECONNECT, LoopPool
 from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
 from duly.stores.postgres.retry import may_run_again, raise_store_error, should_check_pool
 from duly.stores.postgres.user_transactions import (
-    PostgresErrorClassifier,
     bounded_transaction,
     bounded_transaction_async,
-    make_revocable,
+    cancel_statement,
+    raise_store_or_commit_error,
     refuse_unsound,
-    report_lost_connection,
     transaction_on,
 )
+from duly.stores.revocable_connection import RevocableConnection
 from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
     from duly.core.session import OpenedTransaction, Operation
     from duly.stores.postgres.connect import PostgresTarget
-    from duly.stores.revocable_connection import RevocableConnection
 
 T = TypeVar("T")
 # Seconds at least, however late it is: a healthy server answers within that.
@@ -115,28 +116,32 @@ class PostgresSyncRunner:
     ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for a handler, which is never run again here."""
         pool = self.pool()
-        with PostgresErrorClassifier() as ending:
+        handler_done = False
+        try:
             connection = pool.getconn(bounded_wait(POOL_WAIT, within))
-            revocable = make_revocable(connection)
+            revocable = RevocableConnection(partial(cancel_statement, connection), exclusive=False)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
-                with (
-                    revocable,
-                    report_lost_connection(connection),
-                    bounded_transaction(connection, lasting),
-                ):
+                with revocable, bounded_transaction(connection, lasting):
                     session = self._target.session(
                         PsycopgAdapter(connection), wait, runs_user_code=True
                     )
                     yield transaction_on(connection, session, lasting or wait, revocable)
-                    ending.handler_done = True
+                    handler_done = True
                     usual = ANSWER + (lasting or wait).total_seconds()
                     connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
+            except Exception as problem:
+                if connection.closed:  # even if the handler swallowed that
+                    raise psycopg.OperationalError("the connection was lost") from problem
+                raise
             finally:
                 if revocable.revoked:  # a cancellation may still reach the server
                     connection.close()
                 pool.putconn(connection)
+        except (psycopg.Error, UsageError) as problem:
+            raise_store_or_commit_error(problem, handler_done=handler_done)
+            raise
 
     def _run_with_retry(
         self,
@@ -244,25 +249,32 @@ class PostgresAsyncRunner:
     ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for a handler, which is never run again here."""
         pool = await self.pool()
-        with PostgresErrorClassifier() as ending:
+        handler_done = False
+        try:
             connection = await pool.getconn(bounded_wait(POOL_WAIT, within))
-            revocable = make_revocable(connection)
+            revocable = RevocableConnection(partial(cancel_statement, connection), exclusive=False)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
-                with revocable, report_lost_connection(connection):
+                with revocable:
                     async with bounded_transaction_async(connection, lasting):
                         session = self._target.session(
                             PsycopgAsyncAdapter(connection), wait, runs_user_code=True
                         )
                         yield transaction_on(connection, session, lasting or wait, revocable)
-                        ending.handler_done = True
+                        handler_done = True
                         usual = ANSWER + (lasting or wait).total_seconds()
                         connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                         refuse_unsound(connection)
-            except BaseException:  # a second cancellation must not lose the connection
+            except BaseException as problem:  # a second cancellation must not lose the connection
+                lost = connection.closed and isinstance(problem, Exception)
                 await shield_to_end(return_connection(pool, connection, revocable))
+                if lost:
+                    raise psycopg.OperationalError("the connection was lost") from problem
                 raise
             await return_connection(pool, connection, revocable)
+        except (psycopg.Error, UsageError) as problem:
+            raise_store_or_commit_error(problem, handler_done=handler_done)
+            raise
 
     async def _run_with_retry(
         self,

@@ -15,7 +15,6 @@ from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
     from duly.core.clock import Clock
-    from duly.core.defaults import Names
     from duly.stores.sql.placeholders import Prepared, Style
     from duly.stores.sql.statements import Statements
 
@@ -69,17 +68,9 @@ class PostgresSession:
         self._owner = owner
         self._bound = None if bound is None else lock_timeout(bound)
         self._runs_user_code = runs_user_code and bound is not None
+        self.names = statements.names
+        self.dialect: Dialect = statements.dialect
         self.new_work: set[WorkKind] = set()
-
-    @property
-    def names(self) -> Names:
-        """Where duly's tables are."""
-        return self._statements.names
-
-    @property
-    def dialect(self) -> Dialect:
-        """Which database this is."""
-        return self._statements.dialect
 
     async def begin(self, wait: timedelta | None) -> None:  # noqa: ARG002 - BEGIN never waits here
         """Begin before any savepoint: an outermost one would commit at its end."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from duly.core.errors import UsageError
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
 from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
 from duly.stores.postgres.retry import is_connection_lost, raise_store_error
-from duly.stores.revocable_connection import RevocableConnection
 from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
+    from duly.core.errors import UsageError
     from duly.core.session import Session
+    from duly.stores.revocable_connection import RevocableConnection
 
 
 def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
@@ -33,43 +33,16 @@ def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
         raise ended_transaction_error()
 
 
-class PostgresErrorClassifier:
-    """Surrounds a handler's transaction, and tells the store's errors from the handler's.
+def raise_store_or_commit_error(problem: psycopg.Error | UsageError, *, handler_done: bool) -> None:
+    """Raise the error of a transaction with a handler in it, unless it is the handler's own.
 
     A lost connection becomes `StoreUnavailable`. Once the handlers are done, only the COMMIT of
     what they wrote can fail: that becomes `Unfinished`. Other errors stay as they are.
     """
-
-    handler_done = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, psycopg.Error) and is_connection_lost(problem):
-            raise_store_error(problem)
-        if isinstance(problem, psycopg.Error | UsageError) and self.handler_done:
-            raise Unfinished from problem
-
-
-@contextmanager
-def report_lost_connection(
-    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
-) -> Iterator[None]:
-    """Raise `OperationalError` for any error of the code inside whose connection is closed."""
-    try:
-        yield
-    except Exception as problem:
-        if connection.closed:
-            raise psycopg.OperationalError("the connection was lost") from problem
-        raise
-
-
-def answer_timeout_restorer(
-    connection: DeadlineConnection | DeadlineAsyncConnection, wait: timedelta
-) -> Callable[[], None]:
-    """A call that gives a connection its usual answer timeout back."""
-    return partial(setattr, connection, "answer_timeout", ANSWER + wait.total_seconds())
+    if isinstance(problem, psycopg.Error) and is_connection_lost(problem):
+        raise_store_error(problem)
+    if handler_done:
+        raise Unfinished from problem
 
 
 def transaction_on(
@@ -78,25 +51,21 @@ def transaction_on(
     lasting: timedelta,
     revocable: RevocableConnection,
 ) -> OpenedTransaction:
-    """A handler's transaction: with time for its statements, and revocable."""
+    """A handler's transaction: with its usual answer timeout, and revocable."""
+    usual = ANSWER + lasting.total_seconds()
     return OpenedTransaction(
         session,
         connection,
-        restore_timeouts=answer_timeout_restorer(connection, lasting),
+        restore_timeouts=partial(setattr, connection, "answer_timeout", usual),
         revoke=revocable.revoke,
     )
 
 
-def make_revocable(connection: DeadlineConnection | DeadlineAsyncConnection) -> RevocableConnection:
-    """One use of a connection; revoking it ends the statement that the handler waits for.
-
-    Where it waits for none, the server ends the transaction that is left idle.
-    """
-    return RevocableConnection(partial(cancel_statement, connection), exclusive=False)
-
-
 def cancel_statement(connection: DeadlineConnection | DeadlineAsyncConnection) -> None:
-    """Ask the server to cancel what it does for this connection."""
+    """Ask the server to cancel what it does for this connection: that is how it is revoked.
+
+    Where it does nothing, the server ends the transaction that is left idle.
+    """
     with suppress(psycopg.Error):
         connection.cancel()
 

@@ -33,12 +33,8 @@ class SqliteErrorTranslator:
                 raise known from problem
 
 
-TRANSLATOR = SqliteErrorTranslator()
-
-
-def translate_errors() -> SqliteErrorTranslator:
-    """The context in which SQLite's errors become duly's; it has no state, so there is one."""
-    return TRANSLATOR
+# The context in which errors of the driver become duly's; it has no state, so there is one.
+translate_errors = SqliteErrorTranslator()
 
 
 def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:

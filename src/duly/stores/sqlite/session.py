@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from duly.core.clock import Clock
-    from duly.core.defaults import Names
     from duly.stores.sql.statements import Statements
 
 # A name of its own for each: one that was opened for a cancelled caller must not catch another's
@@ -72,17 +71,9 @@ class SqliteSession:
         self._clock = clock
         self._owner = owner
         self._savepoints = 0
+        self.names = statements.names
+        self.dialect: Dialect = statements.dialect
         self.new_work: set[WorkKind] = set()
-
-    @property
-    def names(self) -> Names:
-        """Where duly's tables are."""
-        return self._statements.names
-
-    @property
-    def dialect(self) -> Dialect:
-        """Which database this is."""
-        return self._statements.dialect
 
     async def begin(self, wait: timedelta | None) -> None:
         """Begin before anything else: an outermost savepoint would commit at its end."""
@@ -102,7 +93,7 @@ class SqliteSession:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         self._refuse_ended()
-        with translate_errors():
+        with translate_errors:
             return await self._adapter.fetch(self._statements[statement].text, values)
 
     async def rows_each(
@@ -117,7 +108,7 @@ class SqliteSession:
         for one in each:
             one["now"] = now
         self._refuse_ended()
-        with translate_errors():
+        with translate_errors:
             await self._adapter.write(self._statements[statement].text, each)
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
@@ -170,7 +161,7 @@ class SqliteSession:
             await self._execute_plain(f"PRAGMA busy_timeout = {before['timeout']}")
 
     async def _execute_plain(self, text: str) -> list[Row]:
-        with translate_errors():
+        with translate_errors:
             return await self._adapter.fetch(text, {})
 
 

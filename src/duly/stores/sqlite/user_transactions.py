@@ -39,7 +39,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def begin(connection: sqlite3.Connection) -> None:
     """Begin with the write lock: a transaction that reads first may be refused it later."""
-    with translate_errors():
+    with translate_errors:
         connection.execute(BEGIN)
 
 
@@ -116,7 +116,7 @@ def commit(connection: sqlite3.Connection) -> None:
     """COMMIT; refuse where other code has ended the transaction."""
     if not connection.in_transaction:
         raise ended_transaction_error()
-    with translate_errors():
+    with translate_errors:
         connection.execute("COMMIT")
 
 

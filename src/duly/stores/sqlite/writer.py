@@ -71,7 +71,7 @@ class Writer:
         """Run with the connection, one caller at a time; after ``wait`` raise `InProgress`."""
         connection = self.acquire_connection(wait)
         try:
-            with translate_errors():
+            with translate_errors:
                 return work(connection)
         except sqlite3.DatabaseError as problem:
             if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
@@ -84,7 +84,7 @@ class Writer:
         """The connection, until it is released."""
         left = self._acquire_lock(wait)
         try:
-            with translate_errors():
+            with translate_errors:
                 connection = self._open_if_needed(left)
                 self._set_busy_timeout(connection, left)
                 self._holder_thread, self._held_connection = threading.get_ident(), connection

@@ -44,7 +44,7 @@ PROVIDER = Provider(
     ),
     notes=(
         "The secret is the HMAC key in hex. Only eight fields of a payment notification are "
-        "signed: eventDate, reason and the rest can be changed by whoever repeats it. Adyen "
+        "signed: an attacker who repeats it can change eventDate, reason and the rest. Adyen "
         "retries for 30 days, and holds back later events of the endpoint meanwhile."
     ),
     sample=(

@@ -17,7 +17,7 @@ PROVIDER = Provider(
     type="body:event.type | body:type",
     time="body:event.timestamp",
     version="body:event.timestamp | body:id",
-    # Nobody says that retries are signed anew: an old time may be a genuine last attempt.
+    # It is not documented that retries are signed anew: an old time may be a genuine last attempt.
     tolerance=timedelta(minutes=15),
     ack_timeout=timedelta(seconds=3),
     retry_horizon=timedelta(minutes=10),

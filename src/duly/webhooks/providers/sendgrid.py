@@ -19,7 +19,7 @@ PROVIDER = Provider(
     time="body:timestamp",
     version="body:timestamp",
     id_stable=None,
-    # Nobody says that retries are signed anew: an old time may be a genuine last attempt.
+    # It is not documented that retries are signed anew: an old time may be a genuine last attempt.
     tolerance=timedelta(hours=24, minutes=5),
     retry_horizon=timedelta(hours=24),
     title="Twilio SendGrid",

@@ -24,7 +24,7 @@ def shop(url: str | None, begin: BeginsTransactions | None = None) -> duly.Duly:
     app = duly.Duly(url, begin=begin)
     for name in (DEFERRED, INLINE):
         app.source(
-            name, provider="standard-webhooks", secret=SECRET, inline=name == INLINE, limit=LIMIT
+            name, provider="standard-webhooks", secret=SECRET, inline=name == INLINE, max_body=LIMIT
         )
 
     @app.on(DEFERRED, name="ship")

@@ -15,7 +15,7 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 import duly
-from duly.receiver.integrations.django import urls, view
+from duly.django import urls, view
 from tests.receiver.integrations.sites import DEFERRED, INLINE, shop
 from tests.stores.join.django_handles import database
 
@@ -56,7 +56,7 @@ def configure(url: str) -> duly.Duly:
         ],
     )
     django.setup()
-    return shop(None, duly.django("default"))
+    return shop(None, duly.django.database("default"))
 
 
 def routed(patterns: list[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Flask, request
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from duly.receiver.integrations.flask import blueprint, view
+from duly.flask import blueprint, view
 from tests.receiver.integrations.sites import DEFERRED, INLINE, shop
 
 

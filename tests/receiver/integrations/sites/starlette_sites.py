@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from duly.receiver.integrations.raw_body import METHODS
-from duly.receiver.integrations.starlette import endpoint
+from duly.fastapi import endpoint
+from duly.receiver.integration import METHODS
 from tests.receiver.integrations.sites import DEFERRED, INLINE, shop
 
 

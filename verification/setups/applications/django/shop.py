@@ -14,7 +14,7 @@ import duly  # noqa: E402
 
 SECRET = os.environ["SHOP_SECRET"]
 
-app = duly.Duly(begin=duly.django("default"))
+app = duly.Duly(begin=duly.django.database("default"))
 
 
 @app.transport("partner")

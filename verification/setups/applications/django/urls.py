@@ -9,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from models import Entry
 from shop import app, ship
 
-from duly.receiver.integrations import django as duly_django
+from duly import django as duly_django
 
 
 @csrf_exempt
