@@ -160,23 +160,11 @@ async def take_alone(session: Session, asked: FetchRequest, want: QueueDemand) -
 
 def leased_from(row: Row) -> LeasedJob:
     """A leased job from its row."""
-    payload = row["payload"]
-    return LeasedJob(
-        Lease(row["id"], bytes(row["token"]), row["epoch"]),
-        row["scope"],
-        row["name"],
-        row["queue"],
-        row["event"],
-        None if payload is None else bytes(payload),
-        row["attempts"],
-        row["rescues"],
-        row["max_attempts"],
-        row["created_at"],
-        row["priority"],
-        row["run_at"],
-        row["taken_at"],
-        row["due_at"],
-    )
+    lease = Lease(row["id"], bytes(row["token"]), row["epoch"])
+    values = {name: row[name] for name in LeasedJob._fields[1:]}
+    if values["payload"] is not None:
+        values["payload"] = bytes(values["payload"])
+    return LeasedJob(lease, **values)
 
 
 async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: int) -> None:

@@ -109,29 +109,23 @@ async def unpark(session: Session, names: Sequence[str]) -> int:
 
 async def prune_history(runner: Runner, limit: int) -> int:
     """Delete up to ``limit`` old rows of the history."""
-    age = HISTORY_KEPT // MICROSECOND
-
-    async def delete(session: Session) -> int:
-        return len(await session.rows(HISTORY_PRUNE, age=age, limit=limit))
-
-    return await runner.run_autocommit(delete, wait=WAIT)
+    return await prune_older_than(runner, HISTORY_PRUNE, HISTORY_KEPT, limit)
 
 
 async def prune_effects(runner: Runner, limit: int) -> int:
     """Delete up to ``limit`` old effects."""
-    age = EFFECTS_KEPT // MICROSECOND
-
-    async def delete(session: Session) -> int:
-        return len(await session.rows(EFFECTS_PRUNE, age=age, limit=limit))
-
-    return await runner.run_autocommit(delete, wait=WAIT)
+    return await prune_older_than(runner, EFFECTS_PRUNE, EFFECTS_KEPT, limit)
 
 
 async def prune_workers(runner: Runner, limit: int) -> int:
     """Delete up to ``limit`` rows of workers that are long gone."""
-    age = WORKERS_KEPT // MICROSECOND
+    return await prune_older_than(runner, WORKERS_PRUNE, WORKERS_KEPT, limit)
+
+
+async def prune_older_than(runner: Runner, statement: str, age: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` rows of that age; return how many went."""
 
     async def delete(session: Session) -> int:
-        return len(await session.rows(WORKERS_PRUNE, age=age, limit=limit))
+        return len(await session.rows(statement, age=age // MICROSECOND, limit=limit))
 
     return await runner.run_autocommit(delete, wait=WAIT)

@@ -119,22 +119,13 @@ async def take(
 
 def leased_from(row: Row) -> LeasedMessage:
     """A leased message from its row."""
-    body = row["body"]
-    return LeasedMessage(
-        Lease(row["id"], bytes(row["token"]), row["epoch"]),
-        row["scope"],
-        row["destination"],
-        bytes(row["request"]),
-        None if body is None else bytes(body),
-        row["signer"],
-        row["attempts"],
-        row["rescues"],
-        row["max_attempts"],
-        row["created_at"],
-        row["run_at"],
-        row["taken_at"],
-        row["due_at"],
-    )
+    lease = Lease(row["id"], bytes(row["token"]), row["epoch"])
+    values = {name: row[name] for name in LeasedMessage._fields[1:]}
+    if values["request"] is not None:
+        values["request"] = bytes(values["request"])
+    if values["body"] is not None:
+        values["body"] = bytes(values["body"])
+    return LeasedMessage(lease, **values)
 
 
 class MessageSettlement(NamedTuple):
@@ -151,23 +142,12 @@ async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str
     """End many leases; return the ids of those that were still held."""
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
-        {
-            **one.lease.fence_texts(),
-            "burnt": str(one.ended.attempts_used),
-            "rescued": str(one.ended.rescued),
-            "error": error_text(one),
-        }
+        {**one.lease.fence_texts(), **failure_texts(one)}
         for one in each
         if one.ended.kind == "dead"
     ]
     again = [
-        {
-            **one.lease.fence_texts(),
-            "delay": str(one.ended.delay),
-            "burnt": str(one.ended.attempts_used),
-            "rescued": str(one.ended.rescued),
-            "error": error_text(one),
-        }
+        {**one.lease.fence_texts(), "delay": str(one.ended.delay), **failure_texts(one)}
         for one in each
         if one.ended.kind == "again"
     ]
@@ -192,9 +172,11 @@ async def remove_settled(session: Session, messages: Iterable[str]) -> None:
         await session.rows_each(OUTBOX_REMOVE, [{"id": one} for one in sorted(messages)])
 
 
-def error_text(one: MessageSettlement) -> str:
-    """What is recorded of a failure; empty to keep what was recorded before."""
-    return "" if one.ended.error is None else one.ended.error.decode()
+def failure_texts(one: MessageSettlement) -> dict[str, Value]:
+    """What is counted and recorded of a failure; an empty error keeps the one before."""
+    error = "" if one.ended.error is None else one.ended.error.decode()
+    counts = {"burnt": str(one.ended.attempts_used), "rescued": str(one.ended.rescued)}
+    return {**counts, "error": error}
 
 
 async def rescue(session: Session, backoff: Backoff = RESCUE_BACKOFF) -> Sequence[Row]:
