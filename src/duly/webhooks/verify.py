@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.webhooks.delivery import Headers, Moment
-    from duly.webhooks.handshake import HandshakeReply
+    from duly.webhooks.handshake import Handshake, HandshakeReply
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import LoadedKey, Scheme
     from duly.webhooks.secrets import Secrets
@@ -165,22 +165,21 @@ def verify_delivery(source: Source, delivery: Delivery) -> VerifiedDelivery:
     reader = match.reader or DeliveryReader(
         delivery, ParsedBody(delivery.body, source.limits, provider)
     )
+    # First: a key that is there twice makes the body unreadable, also if only a handshake has it.
+    reply = answer_signed_handshake(match, reader, provider.handshakes)
     verified = VerifiedDelivery(provider, match, reader)
+    verified.handshake = reply
     if source.more_to_check:
-        inspect_body(source, verified, match.keys)
+        inspect_body(source, verified)
     return verified
 
 
-def inspect_body(
-    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
-) -> None:
-    """Answer a signed handshake, or refuse what this source does not take for an event."""
+def inspect_body(source: Source, verified: VerifiedDelivery) -> None:
+    """Refuse what this source does not take for an event."""
     if verified.scheme.reads_body and verified.unreadable is not None:
         raise Rejected(Code.MALFORMED, f"the body cannot be read: {verified.unreadable}")
-    if source.provider.handshakes:
-        verified.handshake = answer_signed_handshake(source, verified, keys)
-        if verified.handshake is not None:
-            return  # a question is no event: it needs no id
+    if verified.handshake is not None:
+        return  # a question is no event: it needs no id
     if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.events):
         raise Rejected(Code.MALFORMED, "the delivery names no event id, which this source refuses")
     if source.parse == "require" and (
@@ -225,12 +224,11 @@ def answer_unsigned_handshake(source: Source, delivery: Delivery) -> HandshakeRe
 
 
 def answer_signed_handshake(
-    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
+    match: SignatureMatch, reader: DeliveryReader, handshakes: Sequence[Handshake]
 ) -> HandshakeReply | None:
     """The answer to a signed question, made with the secret that signed it."""
-    key = next(held.key for held in keys if held.secret.name == verified.secret)
-    shared = key if isinstance(key, SharedKey) else None
-    for handshake in source.provider.handshakes:
-        if handshake.signed and handshake.matches(verified.reader):
-            return handshake.answer(verified.reader, shared)
+    for handshake in handshakes:
+        if handshake.signed and handshake.matches(reader):
+            key = next(held.key for held in match.keys if held.secret.name == match.secret)
+            return handshake.answer(reader, key if isinstance(key, SharedKey) else None)
     return None
