@@ -36,12 +36,14 @@ __all__ = ["endpoint"]
 
 def endpoint(app: Duly, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Receive one source's deliveries; a handler of yours may await and return its answer, too."""
-    site, route = router_of(app), route_of(app, name)
+    router, route = router_of(app), route_of(app, name)
 
     async def receive(request: Request) -> Response:
         begun = start_timer()
         try:
-            reply = await receive_delivery(site, route, request.scope, Body(request, route).receive)
+            reply = await receive_delivery(
+                router, route, request.scope, Body(request, route).receive
+            )
         except RequestAborted:
             return Response(status_code=400)  # not sent: the client has hung up
         except RequestRefused as problem:

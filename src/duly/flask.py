@@ -37,13 +37,13 @@ __all__ = ["blueprint", "view"]
 
 def view(app: Duly, name: str) -> Callable[..., Response]:
     """The view of one source."""
-    site, route = router_of(app), route_of(app, name)
+    router, route = router_of(app), route_of(app, name)
 
     def receive(**_: object) -> Response:
         begun = start_timer()
         try:
             asked = wsgi.request_of(request.environ)
-            reply = wsgi.receive_delivery(site, route, environ_of(asked, route), asked)
+            reply = wsgi.receive_delivery(router, route, environ_of(asked, route), asked)
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(request.method, request.path, reply, begun)

@@ -214,3 +214,11 @@ def test_an_error_names_a_parameter_in_the_words_of_its_reader() -> None:
         "an event {with} braces: give --since or --all"
     )
     assert str(pickle.loads(pickle.dumps(problem))) == str(problem)
+
+
+def test_an_error_shows_its_whole_message_wherever_it_is_shown() -> None:
+    problem = UsageError("give ", Parameter("since"), " or ", EVERYTHING)
+    assert problem.args == ("give since= or all=True",)
+    assert repr(problem) == "UsageError('give since= or all=True')"
+    received = pickle.loads(pickle.dumps(problem))
+    assert received.in_words(lambda one: f"--{one.name}") == "give --since or --all"

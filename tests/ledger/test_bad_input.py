@@ -200,7 +200,7 @@ def test_every_public_function_is_in_this_walk_and_every_parameter_has_bad_value
     functions = {name for name in duly.__all__ if inspect.isfunction(getattr(duly, name))}
     # What belongs to an application is in a walk of its own.
     # What belongs to a proof is in tests/prove.
-    elsewhere = {"verify", "sign", "explain", "django"}
+    elsewhere = {"verify", "sign", "explain"}
     assert functions == CALLS.keys() | elsewhere
     for calls, values in ((CALLS, BAD), (CALLS_AT_THE_GATE, BAD_AT_THE_GATE)):
         for name in calls:

@@ -74,7 +74,7 @@ def test_an_effect_that_is_taken_again_is_found(tmp_path: Path) -> None:
 
 def test_only_a_question_to_a_person_is_such_an_ending() -> None:
     asks = UnfinishedWork(
-        "job", "handler", "dead", "Dead: nobody knows whether effect 'mail' happened (…)"
+        "job", "handler", "dead", "Dead: it is unknown whether effect 'mail' happened (…)"
     )
     assert waits_for_person([asks])
     assert not waits_for_person([])

@@ -39,6 +39,7 @@ def test_mistakes_of_handlers_on_sqlalchemy_are_found(
     assert told in verdict.finding.story
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("event", "mistake", "told"),
     [
@@ -57,6 +58,7 @@ def test_mistakes_of_handlers_on_django_are_found(
     assert told in verdict.finding.story
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("file", "site"), [(FASTAPI, "api"), (DJANGO, "site")])
 def test_what_a_route_does_before_the_claim_is_found(file: Path, site: str, tmp_path: Path) -> None:
     database = tmp_path / "shop.db"

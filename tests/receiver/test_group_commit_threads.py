@@ -75,7 +75,7 @@ class Lane:
 
     def waiting(self, count: int) -> None:
         """Until so many deliveries wait."""
-        until(lambda: len(self.followers._queue) == count or None)
+        until(lambda: len(self.followers._queue.tickets) == count or None)
 
     def events(self) -> list[str]:
         """The events that are committed."""
@@ -85,7 +85,7 @@ class Lane:
 
     def is_idle(self) -> bool:
         """Whether nobody leads and nobody waits."""
-        return self.followers._leaders == 0 and len(self.followers._queue) == 0
+        return self.followers._leaders == 0 and len(self.followers._queue.tickets) == 0
 
 
 @contextmanager

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SOURCES = str(ROOT / "src/duly") + os.sep
+PROTOCOL = SOURCES + "server" + os.sep
 SECRET = "whsec_walk"
 PATIENCE = 60.0
 # Where the walk begins: a request, the commit of its batch, the fetch of its job, its run.
@@ -102,7 +103,9 @@ class Recorder:
         code = frame.f_code
         if not self.on or event != "call" or code.co_name in NAMELESS:
             return
-        if code.co_filename.startswith(SOURCES) and (entry := entry_above(frame)) is not None:
+        if not code.co_filename.startswith(SOURCES) or code.co_filename.startswith(PROTOCOL):
+            return
+        if (entry := entry_above(frame)) is not None:
             self._below[entry].setdefault(code, step_of(code))
 
     def write(self, path: Path) -> None:

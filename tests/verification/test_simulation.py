@@ -155,14 +155,15 @@ def test_a_fence_that_is_gone_is_noticed() -> None:
 
 
 def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = GroupCommit._commit_batch
+    receive, committing = GroupCommit.receive, set()
 
-    async def hasty(self: GroupCommit, batch: Any) -> None:
-        for ticket in batch:
-            ticket.answer.set_result([EventOutcome(Status.ACCEPTED)] * len(ticket.events))
-        await commit(self, batch)
+    async def hasty(self: GroupCommit, events: Sequence[NewEvent]) -> list[EventOutcome]:
+        commit = asyncio.ensure_future(receive(self, events))
+        committing.add(commit)
+        commit.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return [EventOutcome(Status.ACCEPTED)] * len(events)
 
-    monkeypatch.setattr(GroupCommit, "_commit_batch", hasty)
+    monkeypatch.setattr(GroupCommit, "receive", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I1"
@@ -170,10 +171,10 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(
-        arrival: NewEvent, leading: accept.UniqueByKey, outcomes: accept.Outcomes
+        event: NewEvent, leading: accept.UniqueByKey, outcomes: accept.Outcomes
     ) -> EventOutcome | None:
-        outcome = outcomes.get(arrival.digest)
-        if arrival.id in leading.ids or outcome is None:
+        outcome = outcomes.get(event.digest)
+        if event.id in leading.ids or outcome is None:
             return outcome
         return accept.outcome_for_copy(outcome)
 

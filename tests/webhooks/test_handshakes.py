@@ -263,3 +263,13 @@ def test_an_unsigned_question_is_not_answered_with_a_secret_that_has_ended() -> 
     url = "https://example.com/in?crc=abc"
     assert answer_handshake(where, {}, url=url, now=NOW) is not None
     assert answer_handshake(where, {}, url=url, now=NOW + 1) is None
+
+
+def test_a_question_with_a_key_twice_is_an_event_whose_body_is_unreadable() -> None:
+    twice = b'{"event":"endpoint.url_validation","payload":1,"payload":{"plainToken":"abc"}}'
+    found = verified(source("zoom"), delivered("zoom", twice))
+    assert (found.handshake, found.json, found.event.json) == (None, None, None)
+    assert found.unreadable == "it holds the key 'payload' more than once in one object"
+    with pytest.raises(Rejected) as refused:
+        verified(source("zoom", parse="require"), delivered("zoom", twice))
+    assert refused.value.code is Code.MALFORMED

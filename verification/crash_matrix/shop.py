@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import duly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from duly.jobs.job import AsyncJob
     from duly.jobs.tx import AsyncTx
@@ -29,7 +31,23 @@ TABLES = (
 WRITE = "INSERT INTO effects (what, who) VALUES (:what, :who)"
 # Added up, and not one row for all: whoever is stopped in a transaction would hold up everybody.
 COUNT = "INSERT INTO totals (total) VALUES (1)"
-QUICK = duly.Backoff(first=timedelta(milliseconds=10))
+MICROSECONDS_OF_AN_HOUR = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class OnceAtOnce(duly.Backoff):
+    """No dice: in each process the first retry of a job is due at once, the next in an hour.
+
+    So the worker whose run failed always takes the retry, and the boundaries of a flow are the same
+    in each run of it. A job that never succeeds does not keep its worker for ever: the recovery,
+    whose clock is ahead, comes to it again.
+    """
+
+    retries: Iterator[int] = field(default_factory=count)
+
+    def delay(self, attempt: int, draw: float) -> int:  # noqa: ARG002
+        """Microseconds to wait after this attempt."""
+        return MICROSECONDS_OF_AN_HOUR if next(self.retries) else 0
 
 
 class Terms(NamedTuple):
@@ -65,7 +83,7 @@ def shop(terms: Terms) -> duly.Duly:
     for name in ("keep", "tell"):
         app.on("ledger", "*", name=name, order=("type", "amount"))(getattr(handlers, name))
     for name in ("follow", "mail", "charge", "flaky", "shaky", "slow"):
-        app.job(name=name, attempts=5, backoff=QUICK)(getattr(handlers, name))
+        app.job(name=name, attempts=5, backoff=OnceAtOnce())(getattr(handlers, name))
     app.job(name="doomed", attempts=1)(handlers.doomed)
     return app
 
@@ -74,7 +92,9 @@ def scheduled(terms: Terms) -> duly.Duly:
     """The same with a schedule; apart, because every worker of it would enqueue."""
     app = shop(terms)
     handlers = Blocking(terms) if terms.colour == "sync" else Awaited(terms)
-    app.cron("0 * * * *", name="sweep", missed="all", attempts=5, backoff=QUICK)(handlers.sweep)
+    app.cron("0 * * * *", name="sweep", missed="all", attempts=5, backoff=OnceAtOnce())(
+        handlers.sweep
+    )
     return app
 
 

@@ -43,15 +43,12 @@ class UsageError(DulyError):
     """
 
     def __init__(self, *parts: str | Parameter) -> None:
-        super().__init__(*parts)
+        super().__init__("".join(map(str, parts)))
         self._parts = parts
 
     def in_words(self, spell: Callable[[Parameter], str]) -> str:
         """The message, with each parameter as ``spell`` writes it."""
         return "".join(spell(one) if isinstance(one, Parameter) else one for one in self._parts)
-
-    def __str__(self) -> str:
-        return self.in_words(str)
 
 
 @export_error

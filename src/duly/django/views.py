@@ -45,7 +45,7 @@ def view(app: Duly, name: str) -> View:
 
     It blocks; under ASGI Django runs it on a thread by itself.
     """
-    site, route = router_of(app), route_of(app, name)
+    router, route = router_of(app), route_of(app, name)
 
     def receive(request: HttpRequest, *_: object, **__: object) -> HttpResponse:
         begun, method = (
@@ -57,7 +57,7 @@ def view(app: Duly, name: str) -> View:
             begin.refuse_moved()
         try:
             asked = request_of(request)
-            reply = wsgi.receive_delivery(site, route, environ_of(request, asked, route), asked)
+            reply = wsgi.receive_delivery(router, route, environ_of(request, asked, route), asked)
         except UnreadablePostError:
             return HttpResponse(status=400)  # not sent: the client has hung up
         except RequestRefused as problem:

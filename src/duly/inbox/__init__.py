@@ -1,1 +1,1 @@
-"""Stage 3 of 5: remember it once. What arrived, claimed and written in one transaction."""
+"""The inbox: events claimed and written once, and read back for their handlers. Internal."""

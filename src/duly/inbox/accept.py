@@ -188,27 +188,20 @@ def batch_values(events: Sequence[NewEvent]) -> dict[str, Value]:
         blobs += (one.headers, body)
         start += sizes[1] + sizes[2]
     guarded = any([one.replay is not None for one in events])
+    # The jobs of all events, each with the index of its own.
+    handlers: dict[tuple[str, str, int], int] = {}
+    jobs = [(index, job) for index, one in enumerate(events) for job in one.jobs]
+    rows = [
+        (index, handlers.setdefault((job.name, job.queue, job.attempts), len(handlers)))
+        for index, job in jobs
+    ]
     return {
         "kinds": json.dumps(list(kinds), ensure_ascii=False),
         "each": json.dumps(each, ensure_ascii=False),
         "fixed": b"".join(fixed),
         "guards": b"".join([one.replay or NO_DIGEST for one in events]) if guarded else b"",
         "blobs": b"".join(blobs),
-        **job_values(events),
-    }
-
-
-def job_values(events: Sequence[NewEvent]) -> dict[str, Value]:
-    """The jobs of all events, each with the index of its own."""
-    handlers: dict[tuple[str, str, int], int] = {}
-    jobs = [(index, job) for index, one in enumerate(events) for job in one.jobs]
-    return {
-        "jobs": json.dumps(
-            [
-                (index, handlers.setdefault((job.name, job.queue, job.attempts), len(handlers)))
-                for index, job in jobs
-            ]
-        ),
+        "jobs": json.dumps(rows),
         "job_ids": bytes.fromhex("".join([job.id for _, job in jobs]).replace("-", "")),
         "handlers": json.dumps(list(handlers)),
     }

@@ -103,7 +103,7 @@ async def record_conflict(
 
 
 async def has_enough_conflicts(session: Session, event: NewEvent) -> bool:
-    """Whether this body was recorded under so many ids that more of them tell nothing."""
+    """Whether this body was recorded under so many ids that more of them say nothing new."""
     if event.replay is None:
         return False
     rows = await session.rows(

@@ -1,4 +1,4 @@
-"""What is counted and noted about deliveries, kept in memory and written apart.
+"""Counters of deliveries, and notes on duplicates: kept in memory and written apart.
 
 A shared counter would make every receiver wait for every other, and a note on each duplicate would
 make a write of what is only a look. So both are summed here and flushed in a transaction of their

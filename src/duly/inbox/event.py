@@ -67,3 +67,18 @@ class Event:
         if self._json is NOT_PARSED:
             object.__setattr__(self, "_json", self.parse(self.body))
         return self._json
+
+    def __reduce__(self) -> tuple[Callable[..., Event], tuple[Any, ...]]:
+        """Copy and pickle the JSON in place of ``parse``, which belongs to the source."""
+        values = (
+            self.id, self.type, self.source, self.tenant, self.body, self.headers, self.form,
+            self.time, self.received_at, self.current,
+        )  # fmt: skip
+        return event_with_json, (self.json, *values)
+
+
+def event_with_json(document: Any, *values: Any) -> Event:
+    """An event whose JSON is known: a copy, or one that another process sent."""
+    event = Event(*values)
+    object.__setattr__(event, "_json", document)
+    return event

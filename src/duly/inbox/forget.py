@@ -45,8 +45,8 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     """Clear the claims of an event and discard its dead jobs, all of it or nothing."""
     await session.begin(None)
     key = event_key(scope, event_id)
-    # First, because it takes the lock of the claim: whoever receives the event meanwhile waits, and
-    # what they had committed before is seen by the statements that follow.
+    # First, because it takes the lock of the claim: a receiver of the event waits, and what
+    # it had committed before is seen by the statements that follow.
     claimed = await session.rows(CLAIMS_FORGET, scope=scope, digest=key.digest)
     rows = await session.rows(EVENTS_FIND, scope=scope, digest=key.digest)
     events = [row for row in rows if row["flags"] in (Flag.NONE, Flag.IGNORED, Flag.TOO_OLD)]

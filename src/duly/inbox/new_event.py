@@ -155,82 +155,78 @@ def build_new_events(
     route: Route, verified: VerifiedDelivery, tenant: str | None, remote: str | None, now: float
 ) -> list[NewEvent]:
     """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
-    scope, headers = route.scope(tenant), stored_headers(route, verified)
-    source, host, built = route.source, route.registries.jobs.host, []
+    source, host = route.source, route.registries.jobs.host
+    scope = source.name if tenant is None else route.scope(tenant)
+    headers, batch = stored_headers(route, verified), verified.provider.items is not None
+    built: list[NewEvent] = []
     for fields in verified.events:
-        handlers = route.handlers.matching(fields.type)
-        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
         reason = too_old_reason(route, verified, fields, now)
-        if reason:
-            # It waits for a person, who may take any time.
-            status, flag, keep, bodies, handlers = Status.TOO_OLD, Flag.TOO_OLD, None, None, ()
+        guard = fields.replay_key if source.replayed_body == "conflict" else None
+        digest = event_digest(scope, fields.id)
+        replay = None if guard is None else event_digest(scope, guard)
+        body = body_of_item(verified, fields) if batch else verified.body
+        try:
+            time = None if fields.time is None else to_microseconds(fields.time.astimezone(UTC))
+        except OverflowError:  # beyond the calendar, seen from Greenwich
+            time = None
+        identifier = host.new_id()
+        key_text = readable_text(as_bytes(fields.id))
+        event_type = fields.type
+        if event_type and not (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
+            event_type = readable_text(as_bytes(event_type))  # which every store can take
+        handlers = () if reason else route.handlers.matching(fields.type)
+        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
+        if reason:  # it waits for a person, who may take any time
+            status, flag, keep, bodies = Status.TOO_OLD, Flag.TOO_OLD, None, None
         elif not handlers:
             status, flag = Status.IGNORED, Flag.IGNORED
-        guard = fields.replay_key if source.replayed_body == "conflict" else None
-        body = body_of(verified, fields)
-        built.append(
-            NewEvent(
-                id=host.new_id(),
-                scope=scope,
-                digest=event_digest(scope, fields.id),
-                key_text=readable_text(as_bytes(fields.id)),
-                replay=None if guard is None else event_digest(scope, guard),
-                signed=fields.id_kind != "unsigned",
-                source=source.name,
-                event_id=fields.id,
-                type=storable_type(fields.type),
-                status=status,
-                flag=flag,
-                event_time=event_time(fields.time),
-                headers=headers,
-                body=body,
-                fingerprint=hashlib.sha256(body).digest(),
-                ttl=keep,
-                body_ttl=bodies,
-                secret=verified.secret,
-                remote=remote and remote[:REMOTE_LENGTH],
-                jobs=() if route.inline else tuple(job_for(one, host) for one in handlers),
-                reason=reason,
-            )
+        new = NewEvent(
+            id=identifier,
+            scope=scope,
+            digest=digest,
+            key_text=key_text,
+            replay=replay,
+            signed=fields.id_kind != "unsigned",
+            source=source.name,
+            event_id=fields.id,
+            type=event_type,
+            status=status,
+            flag=flag,
+            event_time=time,
+            headers=headers,
+            body=body,
+            fingerprint=hashlib.sha256(body).digest(),
+            ttl=keep,
+            body_ttl=bodies,
+            secret=verified.secret,
+            remote=remote and remote[:REMOTE_LENGTH],
+            jobs=() if route.inline else tuple([job_for(one, host) for one in handlers]),
+            reason=reason,
         )
         if route.inline:
-            event = inline_event(built[-1], route, verified, fields, tenant, now)
-            built[-1] = built[-1]._replace(handlers=handlers, event=event)
+            event = inline_event(new, route, verified, fields, tenant, now)
+            new = new._replace(handlers=handlers, event=event)
+        built.append(new)
     return built
 
 
-def body_of(verified: VerifiedDelivery, fields: EventFields) -> bytes:
+def body_of_item(verified: VerifiedDelivery, fields: EventFields) -> bytes:
     """The bytes of one item of a batch: the batch itself would be stored once for each item.
 
-    The same item has the same bytes whatever it came with.
+    The same item has the same bytes in every batch.
     """
     if fields.json is None or fields.json is verified.json:
         return verified.body
     return json.dumps(fields.json, separators=(",", ":")).encode()
 
 
-def storable_type(event_type: str | None) -> str | None:
-    """A type that every store can take: most are as they are, the rest is made readable."""
-    if event_type is None or (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
-        return event_type
-    return readable_text(as_bytes(event_type))
-
-
-def event_time(moment: datetime | None) -> int | None:
-    """When it happened, where that is a time that every store can give back."""
-    try:
-        return None if moment is None else to_microseconds(moment.astimezone(UTC))
-    except OverflowError:  # beyond the calendar, seen from Greenwich
-        return None
-
-
 def stored_headers(route: Route, verified: VerifiedDelivery) -> bytes:
     """The headers that are stored, as JSON."""
-    text = verified.header
+    delivery = verified.reader.delivery
     found = [
         f"{quote_json(name)}: {quote_json(value)}"
         for name in route.headers
-        if (value := text(name)) is not None
+        if name in delivery.fields and (value := delivery.header_text(name)) is not None
     ]
     return f"{{{', '.join(found)}}}".encode()
 
@@ -268,7 +264,7 @@ def format_time(moment: datetime | None) -> str:
         return "out of range"
 
 
-def inline_event(  # what the delivery told of it
+def inline_event(  # all that a delivery says of it
     new: NewEvent,
     route: Route,
     verified: VerifiedDelivery,

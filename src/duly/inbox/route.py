@@ -1,4 +1,4 @@
-"""A source as the edge serves it: where it is, what it may cost, and who handles its events."""
+"""A source as the receiver serves it: where it is, what it may cost, and its handlers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One source and everything that was said about it."""
+    """One source, its options and its handlers."""
 
     source: Source
     tenant: Callable[[VerifiedDelivery], object] | None
@@ -54,10 +54,11 @@ class Route:
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """The last part of its path, and of its scope."""
-        return self.source.name
+    # The last part of its path, and of its scope.
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.source.name)
 
     def scope(self, tenant: str | None) -> str:
         """The namespace of its events."""
@@ -67,11 +68,9 @@ class Route:
         """Whether the time of an event can be believed under this scheme."""
         known = self.signed_times.get(scheme)
         if known is None:
-            spot = self.source.provider.selectors.get("time")
-            places = [
-                part for parts in (() if spot is None else spot.alternatives) for part in parts
-            ]
-            known = self.signed_times[scheme] = all(scheme.covers(place) for place in places)
+            alternatives = self.source.provider.plan_for(scheme).time
+            known = all(scheme.covers(part) for parts in alternatives for part in parts)
+            self.signed_times[scheme] = known
         return known
 
 
@@ -133,7 +132,7 @@ def checked_max_body(most: object) -> int:
 
 
 def checked_tenant(tenant: object) -> Callable[[VerifiedDelivery], object] | None:
-    """Who tells tenants apart."""
+    """The function that tells tenants apart."""
     if tenant is not None and not callable(tenant):
         raise UsageError(
             f"tenant must be a function of the verified delivery that returns a string, not "
@@ -151,8 +150,8 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
         raise UsageError("headers must be a list of header names, such as ['X-Shop-Domain']")
     named = [
         part.name
-        for spot in provider.selectors.values()
-        for parts in spot.alternatives
+        for selectors in provider.selectors.values()
+        for parts in selectors.alternatives
         for part in parts
         if part.kind == "header"
     ]

@@ -1,1 +1,1 @@
-"""Stage 4 of 5: do the work. Handlers, the transaction they run in, and the queue of jobs."""
+"""Jobs: handlers, the transaction they run in, the queue and its leases. Internal."""

@@ -1,7 +1,7 @@
-"""Dead letters: jobs that were given up, kept with their last error until a person decides.
+"""Dead jobs, kept with their last error until an operator replays or discards them.
 
-A letter is replayed, which makes its job ready again, or discarded. Both repeat in their condition
-that the job is dead, so of several who decide at once one does, and the others change nothing.
+Replay and discard repeat in their condition that the job is dead: of several at once, one changes
+the job and the others nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from duly.core.session import Row, Runner, Session, Value
 
 TIMES = ("since", "until")
-# How much of an event's body a person is shown.
+# How much of an event's body is shown.
 SHOWN_BYTES = 16 * 1024
 
 
 @export_type
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A job that was given up.
+    """A dead job.
 
     Args:
         id: the id of the job.
@@ -64,8 +64,7 @@ class DeadLetter:
         created_at: when it was enqueued.
         dead_at: when it was given up.
         failure: why; None where nothing was recorded.
-        unknown: its effects of which nobody knows whether they happened; settle them with
-            ``app.jobs.resolve``.
+        unknown: its effects whose outcome is unknown; settle them with ``app.jobs.resolve``.
     """
 
     id: str
@@ -85,7 +84,7 @@ class DeadLetter:
 
 
 class EventOfDead(NamedTuple):
-    """The event that a dead job is about, for a person to look at.
+    """The event of a dead job, for an operator to read.
 
     ``body`` is its beginning without what looks like a secret, and None where it was pruned;
     ``size`` is that of the whole body, in bytes.
@@ -106,7 +105,7 @@ class EventOfDead(NamedTuple):
 
 
 class JobSelection(NamedTuple):
-    """Which dead letters are meant. Times are in microseconds; None asks for nothing."""
+    """Which dead jobs are meant. Times are in microseconds; None filters nothing."""
 
     id: str | None = None
     source: str | None = None
@@ -120,7 +119,7 @@ class JobSelection(NamedTuple):
         return self._asdict()
 
     def with_until(self, until: int) -> JobSelection:
-        """The same, with an earlier end."""
+        """The selection with another ``until``."""
         return self._replace(until=until)
 
 
@@ -133,7 +132,7 @@ def job_selection(
     since: object = None,
     until: object = None,
 ) -> JobSelection:
-    """What a caller asked for, checked."""
+    """Check an id or filters."""
     filters = {"source": source, "type": type, "name": name, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
@@ -146,7 +145,7 @@ def job_selection(
 
 
 async def list_dead(runner: Runner, which: JobSelection, limit: int) -> list[DeadLetter]:
-    """Dead letters, the latest first."""
+    """Dead jobs, the latest first."""
 
     async def look(session: Session) -> list[DeadLetter]:
         rows = await session.rows(JOBS_DEAD, **which.values(), limit=limit)
@@ -157,7 +156,7 @@ async def list_dead(runner: Runner, which: JobSelection, limit: int) -> list[Dea
 
 
 def letter_from(row: Row, unknown: tuple[UnknownEffect, ...]) -> DeadLetter:
-    """A dead letter from what the database gave back."""
+    """A dead job from its row."""
     payload = row["payload"]
     return DeadLetter(
         id=row["id"],
@@ -189,7 +188,7 @@ async def read_event(runner: Runner, job: str) -> EventOfDead | None:
 
 
 def event_from(row: Row) -> EventOfDead:
-    """The event of a dead job from what the database gave back."""
+    """The event of a dead job from its row."""
     time, body = row["event_time"], row["body"]
     return EventOfDead(
         id=row["event_id"],
@@ -203,17 +202,17 @@ def event_from(row: Row) -> EventOfDead:
 
 
 def body_text(body: bytes) -> str:
-    """The beginning of a body as text, with a mark for everything that looks like a secret."""
+    """The beginning of a body as text, with what looks like a secret redacted."""
     shown = body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     rest = body[SHOWN_BYTES:].decode("utf-8", "backslashreplace")
     return redact(clean_text(shown + rest), (), 0, len(clean_text(shown)))
 
 
 async def discard_dead(runner: Runner, job: str) -> bool:
-    """Delete a dead job and remember that; False where it is not dead, or not there."""
+    """Delete a dead job and note that in the history; False if there is no such dead job."""
 
     async def delete(session: Session) -> bool:
-        # Locked first: of two who discard at once, the second finds no row to remember.
+        # Locked first: of two discards at once, the second finds no row.
         found = await session.rows(JOBS_LOCK, id=job)
         if not found or found[0]["state"] != "dead":
             return False
@@ -228,7 +227,7 @@ async def discard_dead(runner: Runner, job: str) -> bool:
 def plan_of(
     which: JobSelection, rate: object, *, dry_run: object, everything: object
 ) -> ReplayPlan:
-    """What a caller asked for; all letters are replayed only if that is said."""
+    """Check the arguments of a replay; ``everything`` must be said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
         raise UsageError("dry_run and all must be True or False")
     if which == JobSelection() and not everything:

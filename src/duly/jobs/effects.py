@@ -1,7 +1,7 @@
 """External steps of a job: the intent is written before, the outcome after.
 
-An intent without an outcome means that nobody knows. Each write repeats the lease of the job, so
-a worker that lost it writes nothing and is told `LeaseLost`.
+An intent without an outcome is an unknown effect. Each write repeats the lease of the job, so a
+worker that lost it writes nothing and gets `LeaseLost`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from duly.core.session import Operation, Row, Runner, Session, Value
     from duly.jobs.lease import LeasedJob
 
-# Each waits for seconds by itself, for a connection or for an answer.
+# Each try waits for seconds, for a connection or for a reply.
 TRIES = 4
-# Seconds for a lock that somebody else has, before a step: then the job comes back later.
+# Seconds to wait for a lock before a step; then the job is tried later.
 BEFORE = 30.0
 # And after a step that was taken, however little time its handler has left.
 AFTER = 8.0
@@ -40,9 +40,9 @@ Unknown = Choice | Callable[[str], Any]
 
 
 def owner_parts(scope: str, job: str, event_id: str | None, handler: str) -> tuple[bytes, ...]:
-    """What names the steps of a job: itself, or of an event's job the event and the handler.
+    """What names the effects of a job: its id, or for an event's job the event and the handler.
 
-    Those are the same after the event was forgotten and received again.
+    Those stay the same after the event was forgotten and received again.
     """
     if event_id is None:
         return b"job", as_bytes(job)
@@ -75,14 +75,14 @@ class EffectStep(NamedTuple):
 
 
 class EffectOptions(NamedTuple):
-    """How a step is taken, and what to do where nobody knows whether it was."""
+    """How a step is taken, and what to do where its outcome is unknown."""
 
     call: Callable[[str], Any]
     unknown: Unknown
     not_done: tuple[type[Exception], ...]
 
     def as_async(self) -> EffectOptions:
-        """The same for functions that block: their results need not be waited for."""
+        """These options with sync functions wrapped as async ones that never wait."""
         check = self.unknown
         return EffectOptions(
             as_async_call(self.call),
@@ -92,21 +92,21 @@ class EffectOptions(NamedTuple):
 
 
 def as_async_call(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]:
-    """A function that blocks, in the form of one that is awaited and never waits."""
+    """Wrap a sync function as an async one that never waits."""
 
     async def call_blocking(key: str) -> Any:
         result = call(key)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
-            raise UsageError("an effect of a handler that blocks must not be awaited: write `def`")
+            raise UsageError("an effect of a sync handler must not be awaited: write `def`")
         return result
 
     return call_blocking
 
 
 def checked_options(name: object, call: object, unknown: object, not_done: object) -> EffectOptions:
-    """Check what a handler passed."""
+    """Check the arguments of ``job.effect``."""
     checked_scope(name)
     if not callable(call):
         raise UsageError(f"an effect is a function of its idempotency key, not {kind(call)}")
@@ -120,14 +120,14 @@ def checked_options(name: object, call: object, unknown: object, not_done: objec
 
 
 def refuse_parameters(call: Callable[..., Any]) -> None:
-    """Refuse a call that cannot be made, while it is certain that it was not."""
+    """Refuse a function that does not take the key, before the intent is written."""
     try:
         inspect.signature(call).bind("key")
     except TypeError:
         raise UsageError(
             "an effect gets its idempotency key as its one argument: lambda key: charge(key, 100)"
         ) from None
-    except ValueError:  # a function that does not tell
+    except ValueError:  # a function without a signature
         return
 
 
@@ -168,7 +168,7 @@ def stored_result(step: EffectStep, stored: bytes | None) -> Json:
 
 
 async def record_failed_step(session: Session, step: EffectStep, *, certain: bool) -> None:
-    """Write that nobody knows whether the step was taken; or forget it, if it certainly was not."""
+    """Record an unknown outcome, or delete the intent if the step was certainly not taken."""
     if certain:
         await delete_intent(session, step)
     else:
@@ -176,10 +176,10 @@ async def record_failed_step(session: Session, step: EffectStep, *, certain: boo
 
 
 async def resolve_unknown(step: EffectStep, how: EffectOptions) -> Any:
-    """What a step led to whose outcome is unknown; None where it is to be taken again."""
+    """Resolve an unknown outcome: return its result, or None to take the step again."""
     if how.unknown == "park":
         raise Dead(
-            f"nobody knows whether effect {step.name!r} happened (key {step.key}): find out, say "
+            f"it is unknown whether effect {step.name!r} happened (key {step.key}): find out, say "
             f"so with `duly effects resolve` or app.jobs.resolve({step.leased.id!r}, "
             f"{step.name!r}, done=...), then replay the job"
         )
@@ -207,18 +207,18 @@ async def record_done(runner: Runner, step: EffectStep, result: Any) -> Json:
 
 
 async def record_intent(runner: Runner, step: EffectStep) -> Row | None:
-    """Write the intent, however busy the database is, for up to half of the handler's time.
+    """Write the intent, and wait for a busy database for up to half of the handler's time.
 
-    The other half is for whatever comes after it: a run that took too long would be an error.
+    The other half is for the step itself: a run that took too long would be an error.
     """
     left = step.deadline.seconds_left()
     return await run_waiting_for_lock(runner, step, IntentWriter(step), min(left / 2, BEFORE))
 
 
 async def write_with_retries(runner: Runner, step: EffectStep, operation: Operation[None]) -> None:
-    """Write an outcome, and not give up at the first try: the step was taken.
+    """Write an outcome with several tries: the step was taken.
 
-    A lock that somebody else has is waited for as long as the handler may run.
+    A lock is waited for as long as the handler may run.
     """
     for left in reversed(range(TRIES)):
         try:
@@ -248,14 +248,14 @@ async def run_waiting_for_lock(
 
 
 class IntentWriter:
-    """Writes the intent, and knows its own after a COMMIT whose reply was lost."""
+    """Writes the intent, and recognises it after a COMMIT whose reply was lost."""
 
     def __init__(self, step: EffectStep) -> None:
         self._step = step
         self._made = False
 
     async def __call__(self, session: Session) -> Row | None:
-        """What is known of the step; None where this call is the first to intend it."""
+        """Return what is known of the step; None if this call is the first to intend it."""
         known = await write_intent(session, self._step)
         if known is None:
             self._made = True
@@ -265,14 +265,14 @@ class IntentWriter:
 
 
 async def write_intent(session: Session, step: EffectStep) -> Row | None:
-    """Write the intent; or what is known of the step, if somebody wrote it before."""
+    """Write the intent; return the step's row if there is one already."""
     made = await session.rows(EFFECTS_INTEND, **step.name_values(), **step.fence(), key=step.key)
     if made:
         return None
     [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())
     if not known["held"]:
         raise lease_lost_error(step.leased)
-    if known["state"] is None:  # undone by a person between the two statements
+    if known["state"] is None:  # an operator cleared it between the two statements
         raise UsageError(
             f"effect {step.name} was changed while it was looked at: run the job again"
         )
@@ -294,7 +294,7 @@ async def write_outcome(
 
 
 async def delete_intent(session: Session, step: EffectStep) -> None:
-    """It certainly did not happen: the next attempt starts from nothing."""
+    """Delete the intent of a step that was certainly not taken."""
     if not await session.rows(EFFECTS_UNDO, **step.name_values(), **step.fence()):
         [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())
         if not known["held"]:

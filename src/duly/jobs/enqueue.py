@@ -1,7 +1,7 @@
-"""Jobs as they are put into the queue, in whatever transaction is open.
+"""Enqueueing jobs in the open transaction.
 
-The key of an enqueue is a claim of the ledger's whose token is the id of the job it led to: who
-comes second reads the id there. Nothing of it can fail the caller's transaction.
+The key of an enqueue is a claim whose token is the id of the job it led to: a second caller reads
+the id there. Nothing of it can fail the caller's transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Enqueued(NamedTuple):
 
     @property
     def duplicate(self) -> bool:
-        """Whether the key was known, and no job was added."""
+        """True if the key was known, and no job was added."""
         return not self.first
 
 
@@ -120,7 +120,7 @@ async def enqueue(session: Session, job: NewJob) -> Enqueued:
 async def enqueue_many(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Enqueue many jobs of one handler in the open transaction.
 
-    Keys are claimed in one order, whatever the caller's, so that two batches never deadlock.
+    Keys are claimed in one order, so that two batches never deadlock.
     """
     if not jobs:
         return []

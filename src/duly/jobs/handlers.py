@@ -1,4 +1,4 @@
-"""The functions that handle events: found by source and type, called with what they ask for."""
+"""Handlers: found by source and event type, called with the parameters they name."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ HINT = (
 )
 QUEUE = "default"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-# A webhook that fails is tried again: its sender has been told that it was taken.
+# A failed event handler is retried: the event was acknowledged to its sender.
 EVENT_ATTEMPTS = 5
-# A plain job may do what must not be done twice; whoever knows better asks for more.
+# A plain job may do what must not be done twice; its author can ask for more.
 JOB_ATTEMPTS = 1
-# Longer than any call that somebody waits for, and short enough that a hung one is noticed.
+# Longer than any call that a caller waits for, and short enough that a hung one is noticed.
 TIMEOUT = timedelta(minutes=5)
-# On SQLite a handler with `tx` keeps everybody else from writing.
+# On SQLite a handler with `tx` keeps every other process from writing.
 LOCKING_TIMEOUT = timedelta(seconds=10)
 # Longer than any provider waits for an answer; copies of the event wait, or come again, meanwhile.
 INLINE_TIMEOUT = timedelta(seconds=30)
@@ -44,7 +44,7 @@ PATTERN_BYTES = 500
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One function of the user's, under a name that stays the same from deploy to deploy."""
+    """A function of the user's, under a name that stays the same from deploy to deploy."""
 
     name: str
     call: Callable[..., Any]
@@ -54,7 +54,7 @@ class Handler:
     attempts: int = EVENT_ATTEMPTS
     timeout: int = TIMEOUT // MICROSECOND
     backoff: Backoff = field(default_factory=Backoff)
-    # Which versions of which resource it applies, newest only; and where to ask for the present.
+    # Which resource's versions it applies, newest only; and what asks the source of truth.
     order: Order | None = None
     refetch: Callable[..., Any] | None = None
 
@@ -72,8 +72,8 @@ def handler_of(call: Any, name: str | None) -> Handler:
             "or give it name="
         )
     what = f"handler {chosen}"
-    colour = mode_of(call, what)
-    return Handler(chosen, call, requested_parameters(call, PARAMETERS, what, HINT), colour)
+    mode = mode_of(call, what)
+    return Handler(chosen, call, requested_parameters(call, PARAMETERS, what, HINT), mode)
 
 
 class Handlers:
@@ -100,11 +100,11 @@ class Handlers:
 
     @property
     def mode(self) -> Mode:
-        """The colour of an inline source's handlers, which is the same for all of them."""
+        """The mode of an inline source's handlers: the same for all of them."""
         return self._entries[0][1].mode if self._entries else "sync"
 
     def patterns(self) -> tuple[str, ...]:
-        """What was asked for, in order."""
+        """The patterns, in order."""
         return tuple(pattern for pattern, _ in self._entries)
 
     def all(self) -> tuple[Handler, ...]:

@@ -1,4 +1,4 @@
-"""The job as its handler sees it, in both colours."""
+"""The job as its handler sees it, sync and async."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from duly.jobs.lease import LeasedJob
 
 T = TypeVar("T")
-# Seconds that a job has which nobody has bounded: it is not run by a worker.
+# Seconds for a job without a deadline: one that is not run by a worker.
 UNBOUNDED = 60.0
 NOT_DONE: tuple[type[Exception], ...] = ()
 
 
 class BaseJob:
-    """What both colours know of a job: one run of it, under one lease."""
+    """What `Job` and `AsyncJob` have in common: one run, under one lease."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class BaseJob:
         return EffectStep(self._leased, owner, name, key, self._deadline)
 
     def refuse_unkept(self) -> None:
-        """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
+        """Refuse a handler that forgot an ``await``; a sync job has none."""
 
 
 @export
 class Job(BaseJob):
-    """A job in a handler that blocks."""
+    """The job of a sync handler."""
 
     @property
     def http(self) -> Client:
@@ -137,17 +137,17 @@ class Job(BaseJob):
         """Take one external step, and remember its outcome: a repeat returns what it returned.
 
         ``call`` gets the idempotency key of the step. The intent is written before it and the
-        outcome after it. After a crash in between nobody knows whether it happened: then it is
-        called again with the same key (``"retry"``), or the job is parked for a person
-        (``"park"``), or a function of yours is asked (it gets the key, and returns the result, or
-        None if it did not happen). ``not_done`` are errors that say for certain that it did not.
+        outcome after it. After a crash in between the outcome is unknown: then it is called again
+        with the same key (``"retry"``), or the job is parked for an operator (``"park"``), or a
+        function of yours is asked (it gets the key, and returns the result, or None if it did not
+        happen). ``not_done`` are errors that say for certain that it did not.
         """
         how = checked_options(name, call, unknown, not_done)
         return cast("Stored", finish(perform(self._runner, self._step(name), how.as_async())))
 
 
 class AsyncJob(BaseJob):
-    """A job in a handler that is awaited."""
+    """The job of an async handler."""
 
     def __init__(
         self,
@@ -160,11 +160,11 @@ class AsyncJob(BaseJob):
         deadline: Deadline | None = None,
     ) -> None:
         super().__init__(leased, handler, event_id, runner, caller, deadline=deadline)
-        self._promises = AwaitTracker()
+        self._tracker = AwaitTracker()
 
     @property
     def http(self) -> AsyncClient:
-        """`Job.http`, awaited."""
+        """`Job.http` with async calls."""
         return cast("AsyncClient", self._client())
 
     def effect(
@@ -178,15 +178,15 @@ class AsyncJob(BaseJob):
         """Take one external step, and remember its outcome: a repeat returns what it returned."""
         how: EffectOptions = checked_options(name, call, unknown, not_done)
         taken = cast("Coroutine[Any, Any, Stored]", perform(self._runner, self._step(name), how))
-        return self._promises.track("job.effect", taken)
+        return self._tracker.track("job.effect", taken)
 
     def _track(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Work that must be awaited before the handler returns."""
-        return self._promises.track(verb, work)
+        """Track work that must be awaited before the handler returns."""
+        return self._tracker.track(verb, work)
 
     def refuse_unkept(self) -> None:
-        """What was asked for and never awaited was never done."""
-        self._promises.refuse_unkept()
+        """Refuse a handler that forgot an ``await``."""
+        self._tracker.refuse_unkept()
 
 
 def checked_step(name: object) -> str:

@@ -1,4 +1,4 @@
-"""Leases on jobs: taken in batches, ended one by one or together, by the newest holder only.
+"""Leases on jobs: taken in batches, settled one by one or together, by the newest holder only.
 
 Every statement repeats state, token and epoch in its condition, so a worker that was paused past
 its lease and replaced changes no row. Inside a handler's transaction that is `LeaseLost`, and the
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.
 STAGED = 1000
 ANY_RESCUES = 2**31 - 1
-# One that was lost with its worker so often runs with nothing beside it.
+# A job that was rescued so often runs alone.
 POISON_RESCUES = 3
-# The ends that take a job out of the table.
+# The outcomes that take a job out of the table.
 FINISHED = ("done", "stale")
 
 
 class LeasedJob(NamedTuple):
-    """A job that this process may work on, and the lease that says so."""
+    """A job that this process may work on, and its lease."""
 
     lease: Lease
     scope: str
@@ -54,7 +54,7 @@ class LeasedJob(NamedTuple):
     run_at: int = 0
     # When it was leased, by the clock of the database.
     taken_at: int = 0
-    # When it could first run: run_at moves on with every look.
+    # When it could first run: run_at moves on with every NotYet.
     due_at: int = 0
 
     @property
@@ -64,9 +64,9 @@ class LeasedJob(NamedTuple):
 
 
 class RescueQuota(NamedTuple):
-    """How many jobs a worker can take that came back: several that did once, or one that did twice.
+    """How many rescued jobs a worker can take: several rescued once, or one rescued twice.
 
-    One that did twice runs beside no other, so they must take turns.
+    A twice-rescued job runs beside no other rescued one, so the two kinds take turns.
     """
 
     rescued: int
@@ -77,7 +77,7 @@ class RescueQuota(NamedTuple):
         return self.rescued > 0 or self.lone
 
     def limits_by_rescues(self) -> list[tuple[int, int]]:
-        """How often they came back, and how many of these: what is found first is enough."""
+        """Pairs of rescues and limit, in the order to ask; the first that finds jobs is enough."""
         both = [(1, self.rescued), (2, int(self.lone))]
         return both[::-1] if self.lone_first else both
 
@@ -107,7 +107,7 @@ class FetchRequest(NamedTuple):
 
 
 async def take(session: Session, asked: FetchRequest) -> list[LeasedJob]:
-    """Lease what there is of what is wanted."""
+    """Lease what there is of what a worker asks for."""
     if asked.stage:
         await session.rows(JOBS_STAGE, limit=STAGED)
         for want in asked.wants:
@@ -134,7 +134,7 @@ async def take(session: Session, asked: FetchRequest) -> list[LeasedJob]:
 async def take_rescued(
     session: Session, want: QueueDemand, shared: Mapping[str, Value]
 ) -> Iterator[LeasedJob]:
-    """Those that came back from a lost worker: several that did once, or one that did again."""
+    """Lease rescued jobs: several rescued once, or one rescued twice."""
     rows: Sequence[Row] = []
     for times, limit in want.turns.limits_by_rescues():
         if limit and not rows:
@@ -145,7 +145,7 @@ async def take_rescued(
 
 
 async def take_alone(session: Session, asked: FetchRequest, want: QueueDemand) -> list[LeasedJob]:
-    """One that came back so often that it may well be what kills its process."""
+    """Lease one job that was rescued so often that it may be what kills its process."""
     rows = await session.rows(
         JOBS_TAKE_RESCUED,
         limit=1,
@@ -159,24 +159,12 @@ async def take_alone(session: Session, asked: FetchRequest, want: QueueDemand) -
 
 
 def leased_from(row: Row) -> LeasedJob:
-    """A lease from the row that the database gave back."""
-    payload = row["payload"]
-    return LeasedJob(
-        Lease(row["id"], bytes(row["token"]), row["epoch"]),
-        row["scope"],
-        row["name"],
-        row["queue"],
-        row["event"],
-        None if payload is None else bytes(payload),
-        row["attempts"],
-        row["rescues"],
-        row["max_attempts"],
-        row["created_at"],
-        row["priority"],
-        row["run_at"],
-        row["taken_at"],
-        row["due_at"],
-    )
+    """A leased job from its row."""
+    lease = Lease(row["id"], bytes(row["token"]), row["epoch"])
+    values = {name: row[name] for name in LeasedJob._fields[1:]}
+    if values["payload"] is not None:
+        values["payload"] = bytes(values["payload"])
+    return LeasedJob(lease, **values)
 
 
 async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: int) -> None:
@@ -190,7 +178,7 @@ async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: 
 
 
 class JobSettlement(NamedTuple):
-    """One lease to end, and how."""
+    """The end of one lease, to be written."""
 
     lease: Lease
     ended: JobOutcome
@@ -200,7 +188,7 @@ class JobSettlement(NamedTuple):
 
 
 async def settle(session: Session, each: Sequence[JobSettlement]) -> set[str]:
-    """End many leases; the ids of those that were still held. The others were lost before."""
+    """End many leases; return the ids of those that were still held."""
     finished = [one for one in each if one.ended.kind in FINISHED]
     dead = [one for one in each if one.ended.kind == "dead"]
     again = [one for one in each if one.ended.kind == "again"]
@@ -211,7 +199,7 @@ async def settle(session: Session, each: Sequence[JobSettlement]) -> set[str]:
 
 
 async def settle_finished(session: Session, each: Sequence[JobSettlement]) -> set[str]:
-    """Those that are through, in one statement."""
+    """End the leases of finished jobs, in one statement; return the ids still held."""
     rows = await session.rows_each(
         JOBS_DONE,
         [
@@ -228,7 +216,7 @@ async def settle_finished(session: Session, each: Sequence[JobSettlement]) -> se
 async def settle_unfinished(
     session: Session, statement: str, each: Sequence[JobSettlement]
 ) -> set[str]:
-    """Those that come back later, or are dead; in one statement where that is quicker."""
+    """End the leases of jobs that are retried or dead; return the ids still held."""
     if len(each) > 1 and session.can_batch:
         rows = await session.rows_each(
             statement,
@@ -250,7 +238,7 @@ async def settle_unfinished(
 
 
 def unfinished_values(one: JobSettlement) -> dict[str, Value]:
-    """What is counted of a run that did not finish, and when it comes back."""
+    """The parameters of a job that did not finish: its counts, and when it runs again."""
     ended = one.ended
     counted: dict[str, Value] = {"burnt": ended.attempts_used, "rescued": ended.rescued}
     if ended.kind == "dead":
@@ -259,12 +247,12 @@ def unfinished_values(one: JobSettlement) -> dict[str, Value]:
 
 
 def texts(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Numbers and switches as PostgreSQL reads them in a text."""
+    """Numbers and booleans as the texts that PostgreSQL reads."""
     return {name: str(value).lower() for name, value in values.items()}
 
 
 def lease_lost_error(leased: LeasedJob) -> LeaseLost:
-    """The error of a worker that is no longer the newest, and of which lease it speaks."""
+    """The error of a run whose lease is no longer the newest."""
     problem = LeaseLost(
         f"the lease on job {leased.id} ({leased.name}, epoch {leased.lease.epoch}) was lost: a "
         "newer run has it, or it was settled before. What this run wrote is rolled back"
@@ -274,5 +262,5 @@ def lease_lost_error(leased: LeasedJob) -> LeaseLost:
 
 
 def json_list(texts: Sequence[str]) -> str:
-    """Many texts as one parameter."""
+    """Many texts as one parameter, in JSON."""
     return json.dumps(sorted(texts))

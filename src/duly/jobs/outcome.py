@@ -1,7 +1,7 @@
-"""How a run ends: what its result or its error means for the job.
+"""The outcome of a run: what its result or its error means for the job.
 
-A pure decision: the counters of the job, what the handler returned or raised, and a random draw
-go in; what to write comes out.
+Pure functions: the counters of the job, what the handler returned or raised, and a random draw go
+in; the outcome to write comes out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARKED = timedelta(minutes=1) // MICROSECOND
 
 
 class JobOutcome(NamedTuple):
-    """What is to be written about a run. ``settled`` and ``lost`` leave nothing to write."""
+    """The outcome of a run. ``settled`` and ``lost`` leave nothing to write."""
 
     kind: Kind
     delay: int = 0
@@ -35,7 +35,7 @@ class JobOutcome(NamedTuple):
     rescued: int = 0
     error: bytes | None = None
     parked: bool = False
-    # What was written, where the run itself has done so.
+    # What was written, where the run settled itself.
     outcome: str = "done"
     # The version that the handler has applied, to be recorded together with the end.
     version: VersionAdvance | None = None
@@ -50,7 +50,7 @@ RELEASED = JobOutcome("again")
 
 
 class RunContext(NamedTuple):
-    """What a decision needs beside the job and its handler."""
+    """What an outcome depends on beside the job and its handler."""
 
     now: int
     draw: float
@@ -61,7 +61,7 @@ class RunContext(NamedTuple):
 def outcome_of_run(
     leased: LeasedJob, handler: Handler, problem: BaseException, at: RunContext
 ) -> JobOutcome:
-    """What an error, or an outcome that is no success, means for the job."""
+    """The outcome of an error, or of a `Retry`, `NotYet` or `Dead`."""
     if isinstance(problem, LeaseLost) and problem.lease == leased.lease:
         return LOST
     if isinstance(problem, NotYet):
@@ -72,8 +72,8 @@ def outcome_of_run(
             attempts_used=1,
             error=exception_record(problem, leased.attempts + 1, at.secrets),
         )
-    nobodys = isinstance(problem, StoreUnavailable) or is_locked_out(leased, problem)
-    if nobodys or is_serialization_failure(handler, problem):
+    not_the_handlers = isinstance(problem, StoreUnavailable) or is_locked_out(leased, problem)
+    if not_the_handlers or is_serialization_failure(handler, problem):
         return outcome_of_interruption(
             leased, exception_record(problem, leased.attempts + 1, at.secrets), at
         )
@@ -81,17 +81,17 @@ def outcome_of_run(
 
 
 def is_locked_out(leased: LeasedJob, problem: BaseException) -> bool:
-    """Whether somebody else's lock kept duly itself from writing down what the job does.
+    """Return True if a lock kept duly from recording an effect of the job.
 
-    That is nobody's error, unless the handler has the lock itself: so it counts as a rescue.
+    That is no failure of the handler, unless it has the lock itself: so it counts as a rescue.
     """
     return isinstance(problem, InProgress) and problem.lease == leased.lease
 
 
 def is_serialization_failure(handler: Handler, problem: BaseException) -> bool:
-    """Whether PostgreSQL chose this transaction to end a deadlock or a conflict: none of it stays.
+    """Return True if PostgreSQL rolled the transaction back to end a deadlock or a conflict.
 
-    That is nobody's error, but it may happen again and again, so it counts as a rescue.
+    That is no failure of the handler, but it may happen every time: so it counts as a rescue.
     """
     cause: BaseException | None = problem
     while cause is not None:
@@ -104,7 +104,7 @@ def is_serialization_failure(handler: Handler, problem: BaseException) -> bool:
 def outcome_of_failure(
     leased: LeasedJob, handler: Handler, problem: BaseException, at: RunContext
 ) -> JobOutcome:
-    """One attempt is used up: try again later, or give up."""
+    """The outcome of a failed attempt: retry later, or dead."""
     attempt = leased.attempts + 1
     error = exception_record(problem, attempt, at.secrets)
     if attempt >= leased.max_attempts:
@@ -116,7 +116,7 @@ def outcome_of_failure(
 
 
 def outcome_of_not_yet(leased: LeasedJob, outcome: NotYet, at: RunContext) -> JobOutcome:
-    """A prerequisite is missing: look again, until the deadline."""
+    """The outcome of a missing prerequisite: look again, until the deadline."""
     if at.now >= outcome.deadline(leased.due_at):
         reason = f"still not ready at its deadline: {outcome.reason or 'no reason was given'}"
         return JobOutcome(
@@ -126,7 +126,7 @@ def outcome_of_not_yet(leased: LeasedJob, outcome: NotYet, at: RunContext) -> Jo
 
 
 def outcome_of_interruption(leased: LeasedJob, error: bytes, at: RunContext) -> JobOutcome:
-    """The run was ended from outside and may have been half-way: that counts as a rescue."""
+    """The outcome of a run that was ended from outside: it counts as a rescue."""
     if leased.rescues + 1 >= RESCUE_LIMIT:
         return JobOutcome("dead", rescued=1, error=error)
     delay = at.rescue_backoff.delay(leased.rescues + 1, at.draw)
@@ -134,19 +134,19 @@ def outcome_of_interruption(leased: LeasedJob, error: bytes, at: RunContext) -> 
 
 
 def outcome_of_timeout(leased: LeasedJob, handler: Handler, at: RunContext) -> JobOutcome:
-    """The run took longer than its handler may."""
+    """The outcome of a run that took longer than its handler may."""
     limit = timedelta(microseconds=handler.timeout)
     problem = TimeoutError(f"handler {handler.name} ran longer than its timeout of {limit}")
     return outcome_of_failure(leased, handler, problem, at)
 
 
 def outcome_of_unknown_handler(draw: float) -> JobOutcome:
-    """Nobody here knows the handler; another worker may, or the next deploy."""
+    """The outcome of a job whose handler only another worker, or the next deploy, knows."""
     return JobOutcome("again", delay=int(PARKED * (0.5 + draw / 2)), parked=True)
 
 
 def as_problem(result: object) -> Outcome | None:
-    """An outcome that was returned counts as if it had been raised."""
+    """The outcome that a handler returned, to be raised; None for any other result."""
     if isinstance(result, type) and issubclass(result, Outcome):
         raise UsageError(
             f"a handler returned the class {result.__name__}: return {result.__name__}(…)"

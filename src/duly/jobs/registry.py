@@ -1,4 +1,4 @@
-"""The handlers of an application by the names that the database knows them by."""
+"""The handlers of an app, by the names under which the database knows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.jobs.handlers import Handler
     from duly.outbox.registry import OutboxRegistry
 
-# Longer than any retry of whoever enqueues, and short enough that tomorrow is another day.
+# Longer than any retry of a caller, and short enough that tomorrow's job is a new one.
 WINDOW = timedelta(hours=24)
 # What PostgreSQL keeps in two bytes.
 MOST_URGENT, LEAST_URGENT = -32768, 32767
@@ -55,7 +55,7 @@ class JobRegistry:
         return [*self.plain.values(), *self.events.values()]
 
     def find_plain(self, job: object) -> Handler:
-        """The plain job that a caller means, by its function or its name."""
+        """The handler of a plain job, by its function or its name."""
         found = (
             self.plain.get(job)
             if isinstance(job, str)
@@ -130,7 +130,7 @@ class Registries(NamedTuple):
 
 
 def checked_batch(what: str, values: object) -> list[Any]:
-    """A batch, whole."""
+    """A batch as a list."""
     iterable: Iterable[Any]
     try:
         if isinstance(values, str | bytes | dict):
@@ -145,7 +145,7 @@ def checked_batch(what: str, values: object) -> list[Any]:
 
 
 def checked_priority(priority: object) -> int:
-    """How urgent a job is: the smallest number runs first."""
+    """A priority; the smallest number runs first."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not MOST_URGENT <= priority <= LEAST_URGENT:  # type: ignore[operator]
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Effects of which nobody knows whether they happened, and the person who found out."""
+"""Unknown effects: listing them, and an operator's finding of what happened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UnknownEffect(NamedTuple):
-    """An external step of a job of which nobody knows whether it happened."""
+    """An external step of a job whose outcome is unknown."""
 
     name: str
     # The idempotency key that the step was taken with: what to look for on the other side.
@@ -26,7 +26,7 @@ class UnknownEffect(NamedTuple):
 
 
 class EffectFinding(NamedTuple):
-    """What a person found out about an effect: its result, or None where it did not happen."""
+    """What an operator found out about an effect: its result, or None if it did not happen."""
 
     job: str
     effect: str
@@ -34,7 +34,7 @@ class EffectFinding(NamedTuple):
 
 
 def finding_of(job: str, effect: object, *, done: object, result: object) -> EffectFinding:
-    """What a caller said, checked."""
+    """Check the arguments of ``app.resolve``."""
     if not isinstance(effect, str):
         raise UsageError(
             f"effect must be the name that job.effect was called with, not {kind(effect)}"
@@ -49,7 +49,7 @@ def finding_of(job: str, effect: object, *, done: object, result: object) -> Eff
 
 
 async def resolve(runner: Runner, finding: EffectFinding) -> None:
-    """Settle an unknown effect by hand, so that the next run of its job knows."""
+    """Record an operator's finding, so that the next run of the job knows."""
     # A second run after a lost reply could not tell its own work from a name that was mistyped.
     await runner.run(
         lambda session: resolve_in_transaction(session, finding), wait=WAIT, after_loss=False
@@ -57,7 +57,7 @@ async def resolve(runner: Runner, finding: EffectFinding) -> None:
 
 
 async def resolve_in_transaction(session: Session, finding: EffectFinding) -> None:
-    """Write what is known, if nobody works on the job."""
+    """Write the finding, unless the job is running."""
     found = await session.rows(JOBS_LOCK, id=finding.job)
     if not found:
         raise UsageError(
@@ -82,14 +82,14 @@ async def resolve_in_transaction(session: Session, finding: EffectFinding) -> No
 
 
 def refuse_known(effects: Sequence[Row], finding: EffectFinding) -> None:
-    """Say why nothing was resolved, unless it is known already in just this way."""
+    """Raise why nothing was resolved, unless the same result is recorded already."""
     known = {effect["name"]: effect for effect in effects}
     one = known.get(finding.effect)
     if one is None:
         unknown = [name for name, effect in known.items() if effect["state"] != "done"]
-        told = f"these are unknown: {', '.join(unknown)}" if unknown else "none is unknown"
+        found = f"these are unknown: {', '.join(unknown)}" if unknown else "none is unknown"
         raise UsageError(
-            f"job {finding.job} has no effect {finding.effect!r:.80} to resolve ({told}): check "
+            f"job {finding.job} has no effect {finding.effect!r:.80} to resolve ({found}): check "
             "its name"
         )
     stored = one["result"]
@@ -103,7 +103,7 @@ def refuse_known(effects: Sequence[Row], finding: EffectFinding) -> None:
 async def unknown_effects(
     session: Session, jobs: Sequence[Row]
 ) -> Mapping[bytes, tuple[UnknownEffect, ...]]:
-    """What nobody knows of these jobs, by the digest that names a job's effects."""
+    """The unknown effects of these jobs, by the digest that names a job's effects."""
     each: list[dict[str, Value]] = [
         {"scope": job["scope"], "digest": digest_of(job)} for job in jobs
     ]
@@ -116,5 +116,5 @@ async def unknown_effects(
 
 
 def digest_of(job: Row) -> bytes:
-    """What names the effects of a job, as while it ran."""
+    """The digest that names the effects of a job."""
     return effects_digest(job["scope"], job["id"], job["event_id"], job["name"])

@@ -1,7 +1,7 @@
 """Schedules: cron entries whose slots are the keys of the jobs that they enqueue.
 
-There is no leader. Every worker looks; who moves a schedule on from the slot that it saw enqueues
-what is due, in the same transaction. Times are whole microseconds since 1970.
+There is no leader. Every worker looks; the one that moves a schedule on from the slot that it saw
+enqueues what is due, in the same transaction. Times are whole microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a job is enqueued, and what becomes of slots at which no worker was there."""
+    """When a job is enqueued, and what happens to slots that no worker saw."""
 
     job: str
     expression: str
@@ -58,7 +58,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """What it is known by: a changed expression is a schedule that begins anew."""
+        """Its name: a changed expression is a new schedule."""
         return f"{self.expression} {self.zone}"
 
     def slots(self, after: int, until: int) -> Iterator[int]:
@@ -73,7 +73,7 @@ class Schedule:
                 after = slot
 
     def newest_slots(self, after: int, until: int, most: int) -> list[int]:
-        """The most recent of these slots, found without going through all that came before."""
+        """The most recent of these slots, found without walking all that came before."""
         if next(self.slots(after, until), None) is None:
             return []
         length = HOUR
@@ -104,14 +104,14 @@ class Schedules:
 
 
 class ScheduleState(NamedTuple):
-    """What the database says: the time, and the last slot of each schedule by scope and name."""
+    """The database's time, and the last slot of each schedule by scope and name."""
 
     now: int
     slots: Mapping[str, Mapping[str, int]]
 
 
 class ScheduleStep(NamedTuple):
-    """A step of a schedule: from the slot that was seen to the one it is moved on to."""
+    """A step of a schedule: from the last slot to the next one, and the slots to enqueue."""
 
     before: int | None
     until: int
@@ -171,7 +171,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 async def read_state(session: Session) -> ScheduleState:
-    """What time it is, and how far each schedule has come."""
+    """Read the database's time and the last slot of each schedule."""
     rows = await session.rows(SCHEDULES_READ)
     slots: dict[str, dict[str, int]] = {}
     for row in rows:
@@ -181,7 +181,7 @@ async def read_state(session: Session) -> ScheduleState:
 
 
 def due_step(schedule: Schedule, known: ScheduleState) -> ScheduleStep | None:
-    """What a schedule has to do now; None where it is nothing."""
+    """The step that a schedule has to take now; None if nothing is due."""
     of_job = known.slots.get(schedule.scope, {})
     before = of_job.get(schedule.name)
     if before is None:  # it begins now: slots before it was known are not its own

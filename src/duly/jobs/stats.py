@@ -1,4 +1,4 @@
-"""How much work there is, and who works: counted when somebody asks."""
+"""Counts of jobs by queue, and the live workers; counted on request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class QueueStats:
         ready: jobs that can be taken now.
         waiting: jobs whose time has not come.
         parked: those of them that wait because no worker knew their handler.
-        leased: jobs at work.
-        dead: dead letters.
+        leased: jobs that run.
+        dead: dead jobs.
         oldest: how long the first of the ready ones could have been taken; None where none is.
     """
 
@@ -40,7 +40,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """A process that works, and was seen within its lease."""
+    """A worker that was seen within its lease."""
 
     id: str
     host: str
@@ -51,7 +51,7 @@ class LiveWorker:
 @export_type
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What there is to do in all queues, and who does it.
+    """The jobs of all queues, and the live workers.
 
     Args:
         queues: the queues that have jobs, by name.
@@ -73,12 +73,12 @@ class Stats:
 
     @property
     def leased(self) -> int:
-        """Jobs at work."""
+        """Jobs that run."""
         return sum(queue.leased for queue in self.queues.values())
 
     @property
     def dead(self) -> int:
-        """Dead letters."""
+        """Dead jobs."""
         return sum(queue.dead for queue in self.queues.values())
 
     @property
@@ -100,7 +100,7 @@ async def count_jobs(runner: Runner) -> Stats:
 
 
 def queue_from(row: Row) -> QueueStats:
-    """One queue from what the database counted."""
+    """One queue from its row."""
     age = row["oldest"]
     return QueueStats(
         queue=row["queue"],
@@ -114,5 +114,5 @@ def queue_from(row: Row) -> QueueStats:
 
 
 def worker_from(row: Row) -> LiveWorker:
-    """One worker from what it said of itself."""
+    """One worker from its row."""
     return LiveWorker(row["id"], row["host"], row["pid"], tuple(json.loads(row["queues"])))

@@ -49,7 +49,7 @@ else:
 # What runs in an open transaction of duly's, such as "handler ship".
 RUNNING_CODE: ContextVar[str | None] = ContextVar("duly_running_code", default=None)
 ENDINGS = ("commit", "rollback", "close")
-# A statement that begins or ends a transaction, whatever comments stand before it.
+# A statement that begins or ends a transaction, behind any comments.
 ENDS = re.compile(
     r"\s*(?:(?:--[^\n]*\n|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)\s*)*"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",

@@ -1,4 +1,4 @@
-"""Knowing whether what a handler asked for was awaited: what was not was never done."""
+"""Tracking calls of async handlers: one that was never awaited was never done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class TrackedAwaitable(Generic[T]):
-    """Work that begins when it is awaited, and knows whether it was."""
+    """Work that begins when it is awaited, and records that it was."""
 
     def __init__(self, work: Coroutine[Any, Any, T], verb: str) -> None:
         self._work = work
@@ -25,30 +25,30 @@ class TrackedAwaitable(Generic[T]):
         return self._work.__await__()
 
     def give_up(self) -> None:
-        """Never to be awaited any more."""
+        """Close work that will never be awaited."""
         self._work.close()
 
 
 class AwaitTracker:
-    """All that one handler asked for."""
+    """The tracked calls of one handler."""
 
     def __init__(self) -> None:
-        self._promises: list[TrackedAwaitable[Any]] = []
+        self._calls: list[TrackedAwaitable[Any]] = []
 
     def track(self, verb: str, work: Coroutine[Any, Any, T]) -> TrackedAwaitable[T]:
-        """Something to await, by the name of the verb that it was asked with."""
-        self._promises.append(promise := TrackedAwaitable(work, verb))
-        return promise
+        """Track a call, under the name of its verb."""
+        self._calls.append(call := TrackedAwaitable(work, verb))
+        return call
 
     def refuse_unkept(self) -> None:
-        """Refuse what was never awaited."""
-        unkept = [promise for promise in self._promises if not promise.begun]
-        for promise in unkept:
-            promise.give_up()
+        """Raise `UsageError` if a call was never awaited."""
+        unkept = [call for call in self._calls if not call.begun]
+        for call in unkept:
+            call.give_up()
         if unkept:
             verb = unkept[0].verb
             others = "" if len(unkept) == 1 else f", and {len(unkept) - 1} more like it,"
             raise UsageError(
-                f"{verb}(…){others} was asked for without `await`, and never done: write "
+                f"{verb}(…){others} was called without `await`, and never done: write "
                 f"`await {verb}(…)`"
             )

@@ -1,4 +1,4 @@
-"""What workers tell the database about themselves, and what they take back from lost ones."""
+"""The rows of workers: heartbeats, rescue of lost leases, and pruning."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 # A lease lost with its worker; small enough that the statement holds its locks for a moment.
 RESCUED_AT_ONCE = 100
-# Nobody asks for a worker that was last seen so long ago.
+# The row of a worker that was last seen so long ago is of no use.
 WORKERS_KEPT = timedelta(days=1)
-# Effects are what keeps an external call from being made again: as long as claims are kept.
+# Effects keep an external call from being made again: kept as long as claims.
 EFFECTS_KEPT = timedelta(days=30)
 LOST_WORKER = (
     "the lease was lost: its worker crashed, was stopped, or was not seen for too long while the "
@@ -46,7 +46,7 @@ LOST_WORKER_RECORD = reason_record(LOST_WORKER, 0, "duly.errors.LeaseLost")
 
 
 class WorkerIdentity(NamedTuple):
-    """One worker: a process, its queues, and for how long to believe it."""
+    """One worker: a process, its queues, and how long a heartbeat lasts."""
 
     id: str
     host: str
@@ -56,26 +56,26 @@ class WorkerIdentity(NamedTuple):
 
 
 async def record_heartbeat(session: Session, worker: WorkerIdentity) -> set[Lease]:
-    """Say that the worker lives; what comes back are the leases that it still has."""
+    """Write a heartbeat; return the leases that the worker still has."""
     await session.rows(WORKERS_BEAT, **worker._asdict(), idle=False)
     rows = await session.rows(JOBS_HELD, worker=worker.id)
     return {Lease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows}
 
 
 async def set_idle(session: Session, worker: str, *, wanted: bool) -> None:
-    """Ask to be woken when there is work, or not to be."""
+    """Record whether the worker wants a notification when there is work."""
     await session.rows(WORKERS_IDLE, id=worker, idle=wanted)
 
 
 async def remove_worker(session: Session, worker: str) -> None:
-    """The worker ends."""
+    """Remove the row of a worker that ends."""
     await session.rows(WORKERS_LEAVE, id=worker)
 
 
 async def rescue(session: Session, worker: str, backoff: Backoff = RESCUE_BACKOFF) -> Sequence[Row]:
-    """Take back leases whose worker is lost; each row is a job that was, and its new state.
+    """Take back leases whose worker is lost; return each job with its new state.
 
-    A worker that was paused is not lost to itself: it knows what it runs.
+    A worker that was paused does not rescue its own jobs: it knows what it runs.
     """
     await session.rows(WORKERS_ASLEEP)
     return await session.rows(
@@ -89,7 +89,7 @@ async def rescue(session: Session, worker: str, backoff: Backoff = RESCUE_BACKOF
 
 
 class QueueOutlook(NamedTuple):
-    """Whether there is something to take now, and in how many microseconds there will be."""
+    """Whether a job is due, the most rescues of any, and microseconds until the next."""
 
     due: bool
     rescued: int
@@ -97,41 +97,35 @@ class QueueOutlook(NamedTuple):
 
 
 async def peek_queues(session: Session, queues: Sequence[str]) -> QueueOutlook:
-    """Look without taking anything."""
+    """Look at the queues without leasing anything."""
     [row] = await session.rows(JOBS_NEXT, queues=json_list(queues))
     return QueueOutlook(bool(row["due"]), int(row["rescued"]), row["next_in"])
 
 
 async def unpark(session: Session, names: Sequence[str]) -> int:
-    """Let jobs run whose handlers are known now, and were not."""
+    """Make parked jobs ready whose handlers this process knows; return how many."""
     return len(await session.rows(JOBS_UNPARK, names=json_list(names)))
 
 
 async def prune_history(runner: Runner, limit: int) -> int:
     """Delete up to ``limit`` old rows of the history."""
-    age = HISTORY_KEPT // MICROSECOND
-
-    async def delete(session: Session) -> int:
-        return len(await session.rows(HISTORY_PRUNE, age=age, limit=limit))
-
-    return await runner.run_autocommit(delete, wait=WAIT)
+    return await prune_older_than(runner, HISTORY_PRUNE, HISTORY_KEPT, limit)
 
 
 async def prune_effects(runner: Runner, limit: int) -> int:
     """Delete up to ``limit`` old effects."""
-    age = EFFECTS_KEPT // MICROSECOND
-
-    async def delete(session: Session) -> int:
-        return len(await session.rows(EFFECTS_PRUNE, age=age, limit=limit))
-
-    return await runner.run_autocommit(delete, wait=WAIT)
+    return await prune_older_than(runner, EFFECTS_PRUNE, EFFECTS_KEPT, limit)
 
 
 async def prune_workers(runner: Runner, limit: int) -> int:
-    """Forget up to ``limit`` workers that are long gone."""
-    age = WORKERS_KEPT // MICROSECOND
+    """Delete up to ``limit`` rows of workers that are long gone."""
+    return await prune_older_than(runner, WORKERS_PRUNE, WORKERS_KEPT, limit)
+
+
+async def prune_older_than(runner: Runner, statement: str, age: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` rows of that age; return how many went."""
 
     async def delete(session: Session) -> int:
-        return len(await session.rows(WORKERS_PRUNE, age=age, limit=limit))
+        return len(await session.rows(statement, age=age // MICROSECOND, limit=limit))
 
     return await runner.run_autocommit(delete, wait=WAIT)

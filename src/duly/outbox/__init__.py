@@ -1,1 +1,1 @@
-"""Stage 5 of 5: tell the world."""
+"""The outbox: messages, their leases, signers and the egress guard. Internal."""

@@ -1,7 +1,7 @@
-"""Messages looked at one by one; and dead letters, which were given up until a person decides.
+"""Messages by id; and dead messages, kept until an operator replays or discards them.
 
-A letter is replayed, which makes it ready again with the id and the key it had, or discarded. Both
-repeat in their condition that it is dead, so of several who decide at once one does.
+A replayed message is ready again with the id and the key it had. Replay and discard repeat in their
+condition that the message is dead: of several at once, one changes it and the others nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TIMES = ("since", "until")
 @export_type
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
-    """A message that was given up.
+    """A dead message.
 
     Args:
         id: its id, which every attempt carried as its idempotency key.
@@ -82,7 +82,7 @@ class DeadMessage:
 @export_type
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A message that was staged and has not been sent, whatever keeps it.
+    """A message that was staged and has not been sent.
 
     Args:
         id: its id, which every attempt carries as its idempotency key.
@@ -122,7 +122,7 @@ class OutboxMessage:
 
 
 class FinishedMessage(NamedTuple):
-    """A message that has left the table, as the history remembers it."""
+    """A message that has left the table, from the history."""
 
     id: str
     outcome: str
@@ -132,7 +132,7 @@ class FinishedMessage(NamedTuple):
 
 
 class MessageSelection(NamedTuple):
-    """Which dead messages are meant. Times are in microseconds; None asks for nothing."""
+    """Which dead messages are meant. Times are in microseconds; None filters nothing."""
 
     id: str | None = None
     destination: str | None = None
@@ -144,14 +144,14 @@ class MessageSelection(NamedTuple):
         return self._asdict()
 
     def with_until(self, until: int) -> MessageSelection:
-        """The same, with an earlier end."""
+        """The selection with another ``until``."""
         return self._replace(until=until)
 
 
 def message_selection(
     message_id: object, *, destination: object = None, since: object = None, until: object = None
 ) -> MessageSelection:
-    """What a caller asked for, checked."""
+    """Check an id or filters."""
     filters = {"destination": destination, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if message_id is not None and given:
@@ -168,7 +168,7 @@ def message_selection(
 
 
 def checked_destination(value: object) -> str:
-    """What messages are queued by, from that or from the address of one of them."""
+    """The destination of a filter, which may be the address of a message."""
     if isinstance(value, str) and is_web(value):
         return target_of(value).origin
     return checked_text("destination", value).partition(":")[0]
@@ -177,7 +177,7 @@ def checked_destination(value: object) -> str:
 def plan_of(
     which: MessageSelection, rate: object, *, dry_run: object, everything: object
 ) -> ReplayPlan:
-    """What a caller asked for; all letters are replayed only if that is said."""
+    """Check the arguments of a replay; ``everything`` must be said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
         raise UsageError("dry_run and all must be True or False")
     if which == MessageSelection() and not everything:
@@ -206,12 +206,12 @@ async def list_dead(runner: Runner, which: MessageSelection, limit: int) -> list
 
 
 def letter_from(row: Row) -> DeadMessage:
-    """A dead message from what the database gave back."""
+    """A dead message from its row."""
     return DeadMessage(**message_fields(row), dead_at=from_microseconds(row["dead_at"]))
 
 
 def message_fields(row: Row) -> dict[str, Any]:
-    """What is known of every message in the table."""
+    """The fields that every message in the table has."""
     request, body = json.loads(bytes(row["request"])), row["body"]
     return {
         "id": row["id"],
@@ -246,7 +246,7 @@ async def look_up(runner: Runner, message: str) -> OutboxMessage | FinishedMessa
 
 
 def message_from(row: Row) -> OutboxMessage | FinishedMessage:
-    """A message in any state from what the database gave back."""
+    """A message in any state from its row."""
     ended = optional_time(row["ended"])
     if ended is not None:
         return FinishedMessage(row["id"], row["state"], row["destination"], row["attempts"], ended)
@@ -265,7 +265,7 @@ def optional_time(microseconds: int | None) -> datetime | None:
 
 
 async def discard_dead(runner: Runner, message: str) -> bool:
-    """Delete a dead message and remember that; False where it is not dead, or not there."""
+    """Delete a dead message and note that in the history; False if there is no such one."""
 
     async def delete(session: Session) -> bool:
         gone = await session.rows(OUTBOX_DISCARD, id=message)

@@ -1,6 +1,6 @@
 """The egress guard: where messages and calls may go.
 
-Handing an address of somebody else's to an HTTP client lets him reach whatever this machine can
+An HTTP client that is given a stranger's address lets the stranger reach all that this machine can
 reach. So by default only https goes out, to ports 80 and 443, to addresses of the outside world;
 everything else must be allowed by name.
 """
@@ -70,7 +70,7 @@ class Egress:
             ``"10.2.0.0/16"``, by https and on the usual ports.
         ports: to which ports, unless an origin is allowed as it is.
         deadline: how long one request may take in all.
-        limit: how many bytes of the answer to a message are read; the rest is nobody's business.
+        limit: how many bytes of the answer to a message are read; the rest is discarded.
     """
 
     allow: Iterable[str] = ()
@@ -137,7 +137,7 @@ def target_of(url: object) -> Target:
 
 @lru_cache(maxsize=256)
 def parse_target(url: str) -> Target:
-    """The same; messages go to the same few addresses all the time."""
+    """Parse a URL; cached, because messages go to the same few addresses."""
     if len(url) > LONGEST_URL:
         raise EgressRefused(f"this URL has {len(url):,} characters, the most is {LONGEST_URL:,}")
     if not CLEAN.fullmatch(url) or UNCLEAN.search(url):

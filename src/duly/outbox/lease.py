@@ -1,4 +1,4 @@
-"""Leases on messages: taken in batches, ended together, by the newest holder only.
+"""Leases on messages: taken in batches, settled together, by the newest holder only.
 
 Every statement repeats state, token and epoch in its condition, so a relay that was paused past its
 lease changes no row. What it sent meanwhile carries the id that the newer one sends, too.
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 STAGED = 1000
 # Small enough that the statement holds its locks for a moment.
 RESCUED_AT_ONCE = 100
-# A message is lost with whatever else its relay was sending, so more often than a job by no fault
-# of its own; and still, one that kills its relay ends.
+# A message is lost with all that its relay was sending, so more often than a job by no fault of
+# its own; and still, one that kills its relay ends.
 MOST_RESCUES = 20
 LOST_RELAY = (
     "the lease ran out: the relay crashed, was stopped, or stalled while it had this message. It "
@@ -46,7 +46,7 @@ LOST_RELAY_RECORD = reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost")
 
 
 class LeasedMessage(NamedTuple):
-    """A message that this process may send, and the lease that says so."""
+    """A message that this process may send, and its lease."""
 
     lease: Lease
     scope: str
@@ -61,7 +61,7 @@ class LeasedMessage(NamedTuple):
     run_at: int
     # When it was leased, by the clock of the database.
     taken_at: int
-    # When it could first be sent: run_at moves on with every look.
+    # When it could first be sent: run_at moves on with every retry.
     due_at: int = 0
 
     @property
@@ -106,7 +106,7 @@ async def next_destinations(
 async def take(
     session: Session, wants: Sequence[DestinationDemand], lease: int
 ) -> list[LeasedMessage]:
-    """Lease what there is of what is wanted, the oldest of each destination first."""
+    """Lease what there is of what a relay asks for, the oldest of each destination first."""
     each = [want.values() for want in wants]
     if session.can_batch:
         rows = list(await session.rows_each(OUTBOX_TAKE, each, lease=lease))
@@ -118,27 +118,18 @@ async def take(
 
 
 def leased_from(row: Row) -> LeasedMessage:
-    """A lease from the row that the database gave back."""
-    body = row["body"]
-    return LeasedMessage(
-        Lease(row["id"], bytes(row["token"]), row["epoch"]),
-        row["scope"],
-        row["destination"],
-        bytes(row["request"]),
-        None if body is None else bytes(body),
-        row["signer"],
-        row["attempts"],
-        row["rescues"],
-        row["max_attempts"],
-        row["created_at"],
-        row["run_at"],
-        row["taken_at"],
-        row["due_at"],
-    )
+    """A leased message from its row."""
+    lease = Lease(row["id"], bytes(row["token"]), row["epoch"])
+    values = {name: row[name] for name in LeasedMessage._fields[1:]}
+    if values["request"] is not None:
+        values["request"] = bytes(values["request"])
+    if values["body"] is not None:
+        values["body"] = bytes(values["body"])
+    return LeasedMessage(lease, **values)
 
 
 class MessageSettlement(NamedTuple):
-    """One lease to end, and how."""
+    """The end of one lease, to be written."""
 
     lease: Lease
     ended: MessageOutcome
@@ -148,26 +139,15 @@ class MessageSettlement(NamedTuple):
 
 
 async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
-    """End many leases; the ids of those that were still held. The others were lost before."""
+    """End many leases; return the ids of those that were still held."""
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
-        {
-            **one.lease.fence_texts(),
-            "burnt": str(one.ended.attempts_used),
-            "rescued": str(one.ended.rescued),
-            "error": error_text(one),
-        }
+        {**one.lease.fence_texts(), **failure_texts(one)}
         for one in each
         if one.ended.kind == "dead"
     ]
     again = [
-        {
-            **one.lease.fence_texts(),
-            "delay": str(one.ended.delay),
-            "burnt": str(one.ended.attempts_used),
-            "rescued": str(one.ended.rescued),
-            "error": error_text(one),
-        }
+        {**one.lease.fence_texts(), "delay": str(one.ended.delay), **failure_texts(one)}
         for one in each
         if one.ended.kind == "again"
     ]
@@ -177,7 +157,7 @@ async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str
 
 
 async def settle_sent(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
-    """Those that were sent leave the table."""
+    """Remove sent messages from the table; return the ids still held."""
     rows = await session.rows_each(
         OUTBOX_SENT, [{**one.lease.fence_texts(), "ran": str(one.ran)} for one in each]
     )
@@ -187,18 +167,20 @@ async def settle_sent(session: Session, each: Sequence[MessageSettlement]) -> se
 
 
 async def remove_settled(session: Session, messages: Iterable[str]) -> None:
-    """The second half of an end where the database needs two statements for it."""
+    """Delete settled rows, where the database needs a second statement for it."""
     if not session.can_move_rows:
         await session.rows_each(OUTBOX_REMOVE, [{"id": one} for one in sorted(messages)])
 
 
-def error_text(one: MessageSettlement) -> str:
-    """What is recorded of a failure; empty to keep what was recorded before."""
-    return "" if one.ended.error is None else one.ended.error.decode()
+def failure_texts(one: MessageSettlement) -> dict[str, Value]:
+    """What is counted and recorded of a failure; an empty error keeps the one before."""
+    error = "" if one.ended.error is None else one.ended.error.decode()
+    counts = {"burnt": str(one.ended.attempts_used), "rescued": str(one.ended.rescued)}
+    return {**counts, "error": error}
 
 
 async def rescue(session: Session, backoff: Backoff = RESCUE_BACKOFF) -> Sequence[Row]:
-    """Take back leases that ran out; each row is a message that was, and its new state."""
+    """Take back leases that ran out; return each message with its new state."""
     return await session.rows(
         OUTBOX_RESCUE,
         limit=RESCUED_AT_ONCE,
@@ -217,6 +199,6 @@ class OutboxOutlook(NamedTuple):
 
 
 async def peek_outbox(session: Session) -> OutboxOutlook:
-    """Look without taking anything."""
+    """Look at the outbox without leasing anything."""
     [row] = await session.rows(OUTBOX_NEXT)
     return OutboxOutlook(bool(row["due"]), bool(row["lost"]), row["next_in"])

@@ -1,4 +1,4 @@
-"""Messages: what a caller wants sent, checked; and what a transport is given to send."""
+"""Messages: checked, staged in the open transaction, and as a transport sees them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The scope of every message, and of the keys that they are known by.
 SCOPE = "send"
-# Twenty tries are about two days of them: longer than an outage that nobody notices.
+# Twenty attempts last about two days: longer than an outage that goes unnoticed.
 ATTEMPTS = 20
 MOST_ATTEMPTS = 1000
 BACKOFF = Backoff(first=timedelta(seconds=10), factor=3, cap=timedelta(hours=8))
@@ -72,7 +72,7 @@ class Staged(NamedTuple):
 
     @property
     def duplicate(self) -> bool:
-        """Whether the key was known, and no message was added."""
+        """True if the key was known, and no message was added."""
         return not self.first
 
 
@@ -121,7 +121,7 @@ class Message:
 
 
 def message_of(leased: LeasedMessage) -> Message:
-    """What a transport is given for a lease."""
+    """The message that a transport is given."""
     request = json.loads(leased.request)
     return Message(
         leased.id,
@@ -135,9 +135,9 @@ def message_of(leased: LeasedMessage) -> Message:
 
 
 def request_bytes(method: str, url: str, headers: Mapping[str, str]) -> bytes:
-    """How a message is stored, beside its body."""
-    told = {"method": method, "url": url, "headers": dict(headers)}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    """The request of a message as it is stored, beside its body."""
+    request = {"method": method, "url": url, "headers": dict(headers)}
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def checked_method(method: object) -> str:

@@ -1,4 +1,4 @@
-"""Which network addresses the outside world has, and which are ours or nobody's.
+"""Which network addresses are public, and which are private or reserved.
 
 The standard library's ``is_global`` calls multicast, NAT64 and 6to4 forms of private addresses
 global, and differs between versions of Python. So the list is our own, from the registries of
@@ -37,7 +37,7 @@ REFUSED: tuple[tuple[Network, str], ...] = tuple(
         ("240.0.0.0/4", "reserved, and broadcast"),
     )
 )
-# Of IPv6 only what is handed out for use can be anybody's, less what is special in it.
+# Of IPv6 only the range for global unicast is public, less the special blocks in it.
 UNICAST = IPv6Network("2000::/3")
 REFUSED_SIX: tuple[tuple[IPv6Network, str], ...] = tuple(
     (IPv6Network(text), why)

@@ -1,4 +1,4 @@
-"""How an attempt to send ended: sent, to be sent again, or dead. Decided here and nowhere else."""
+"""The outcome of an attempt to send: sent, retried or dead. Decided here and nowhere else."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 # The other side is busy, restarting, or still at work on an earlier attempt (409 is what servers
 # answer to an idempotency key that is in flight; 425 asks to come later).
 TRANSIENT = frozenset({408, 409, 425, 429})
-# What a receiver says of one request, while it takes others.
+# What a receiver answers for one request, while it takes others.
 OF_ONE_MESSAGE = frozenset({409, 425})
-# What it says of all requests: a wish for a pause that comes with it is for every message.
+# What it answers for all requests: a Retry-After that comes with it is for every message.
 OF_ALL = frozenset({429, 503})
-# What a receiver says of somebody it does not know: a signature that is missing or wrong, mostly.
+# What a receiver answers to an unknown sender: mostly a signature that is missing or wrong.
 UNKNOWN_TO_THEM = frozenset({401, 403})
 # How long a message waits that this process cannot send: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
-# And how long after it was first due it is given up, for a person to look at.
+# And how long after it was first due it is dead, for an operator to look at.
 PARKED_AT_MOST = timedelta(days=1) // MICROSECOND
-# Longer than that is no wish for a pause: then our own backoff decides.
+# A longer Retry-After is ignored: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
 SECONDS = re.compile(r"[0-9]{1,9}")
 
@@ -45,12 +45,12 @@ class MessageOutcome:
     Args:
         kind: ``sent``, ``again`` or ``dead``.
         delay: until the next attempt.
-        burnt: how many attempts it costs.
+        attempts_used: how many attempts it costs.
         rescued: how many rescues it counts as.
         error: what is recorded of it.
-        ill: whether it says that the destination as a whole fails.
-        answered: whether it says that the destination is there.
-        pause: how long the destination asked to be left alone.
+        unhealthy: whether the destination as a whole fails.
+        answered: whether the destination answered.
+        pause: the destination's Retry-After.
     """
 
     kind: Literal["sent", "again", "dead"]
@@ -64,12 +64,12 @@ class MessageOutcome:
 
 
 SENT = MessageOutcome("sent", answered=True)
-# It was never begun, or given up by us: nothing is counted against it.
+# It was never started, or released by us: nothing is counted against it.
 RELEASED = MessageOutcome("again")
 
 
 class Answered(Exception):
-    """The other side answered, and not with success."""
+    """The receiver answered, and not with success."""
 
     def __init__(self, status: int, retry_after: str | None, location: str | None) -> None:
         super().__init__(status)
@@ -88,20 +88,20 @@ class Answered(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.status in TRANSIENT or self.status >= 500
 
 
 class Unsigned(Exception):
-    """A message could not be signed or written; that says nothing of where it was to go."""
+    """A message could not be signed; that says nothing about its destination."""
 
 
 class Unreached(Exception):
-    """The other side was not reached, or did not answer in time."""
+    """The receiver was not reached, or did not answer in time."""
 
 
 class Unsendable(Exception):
-    """A message that nobody here can send as it is; the next deploy may."""
+    """A message that this process cannot send; another may, or the next deploy."""
 
 
 class Stuck(Unsendable):
@@ -110,7 +110,7 @@ class Stuck(Unsendable):
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """What a decision needs to know: the time in microseconds, and a draw from 0 up to, not, 1."""
+    """What an outcome depends on: the time in microseconds, and a random draw from [0, 1)."""
 
     now: int
     draw: float
@@ -120,7 +120,7 @@ class AttemptContext:
 def outcome_of_attempt(
     leased: LeasedMessage, backoff: Backoff, problem: BaseException, at: AttemptContext
 ) -> MessageOutcome:
-    """What follows from an attempt that did not succeed."""
+    """The outcome of an attempt that did not succeed."""
     attempt = leased.attempts + 1
     record = failure_record(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
@@ -130,15 +130,20 @@ def outcome_of_attempt(
         return MessageOutcome(
             "again", delay=delay, error=record, unhealthy=isinstance(problem, Stuck)
         )
-    ill = is_destination_failure(problem)
-    answered = not ill and isinstance(problem, (Answered, Outcome))
+    unhealthy = is_destination_failure(problem)
+    answered = not unhealthy and isinstance(problem, (Answered, Outcome))
     if isinstance(problem, (Dead, EgressRefused)) or is_permanent(problem):
         return MessageOutcome("dead", attempts_used=1, error=record, answered=answered)
     pause = requested_pause(problem, at.now)
     shared = pause if isinstance(problem, Answered) and problem.status in OF_ALL else None
     if attempt >= leased.max_attempts:
         return MessageOutcome(
-            "dead", attempts_used=1, error=record, unhealthy=ill, answered=answered, pause=shared
+            "dead",
+            attempts_used=1,
+            error=record,
+            unhealthy=unhealthy,
+            answered=answered,
+            pause=shared,
         )
     delay = backoff.delay(attempt, at.draw)
     if pause is not None and isinstance(problem, Retry):
@@ -146,48 +151,48 @@ def outcome_of_attempt(
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
     return MessageOutcome(
-        "again", delay, 1, error=record, unhealthy=ill, answered=answered, pause=shared
+        "again", delay, 1, error=record, unhealthy=unhealthy, answered=answered, pause=shared
     )
 
 
 def outcome_of_interruption(leased: LeasedMessage) -> MessageOutcome:
-    """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
+    """The outcome of a message whose relay stopped: it may have arrived, so it is a rescue."""
     if leased.rescues + 1 < MOST_RESCUES:
         return MessageOutcome("again", rescued=1)
     return MessageOutcome("dead", rescued=1, error=LOST_RELAY_RECORD)
 
 
 def is_destination_failure(problem: BaseException) -> bool:
-    """Whether a failure is one of the destination, and not of this message alone."""
+    """Return True if the destination fails, and not this message alone."""
     if isinstance(problem, Answered):
         return problem.transient and problem.status not in OF_ONE_MESSAGE
     return not isinstance(problem, (Outcome, Unsigned, UsageError))
 
 
 def is_permanent(problem: BaseException) -> bool:
-    """Whether the receiver said that this request will never be taken."""
+    """Return True if the receiver will never take this request."""
     return isinstance(problem, Answered) and not problem.transient
 
 
 def failure_record(
     problem: BaseException, attempt: int, secrets: Sequence[str], signer: str | None
 ) -> bytes:
-    """What is kept of it: a traceback only of the user's own code."""
+    """The record of a failure, with a traceback only of the user's own code."""
     if isinstance(problem, (Answered, EgressRefused, Outcome, Unreached, Unsendable)):
-        told = f"{problem}{hint(problem, signer)}"
-        return reason_record(told, attempt, f"duly.{type(problem).__name__}", secrets)
+        text = f"{problem}{hint(problem, signer)}"
+        return reason_record(text, attempt, f"duly.{type(problem).__name__}", secrets)
     return exception_record(problem, attempt, secrets)
 
 
 def hint(problem: BaseException, signer: str | None) -> str:
-    """Where to look first, if the receiver did not know who it was."""
+    """A note on the signature, if the receiver did not know the sender."""
     if not isinstance(problem, Answered) or problem.status not in UNKNOWN_TO_THEM:
         return ""
     return f" (the message was {'not signed' if signer is None else f'signed by {signer}'})"
 
 
 def requested_pause(problem: BaseException, now: int) -> int | None:
-    """How long the other side asked to be left alone, in microseconds."""
+    """The pause that a `Retry` or a Retry-After asks for, in microseconds."""
     if isinstance(problem, Retry):
         return None if problem.after is None else problem.after // MICROSECOND
     if not isinstance(problem, Answered) or problem.retry_after is None:

@@ -1,4 +1,4 @@
-"""What an application can send: its transports, its signers, and where the guard lets it go."""
+"""What an app can send: its transports, its signers and its egress guard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.outbox.message import Message
 
-# Longer than any retry of whoever stages, and short enough that tomorrow is another day.
+# Longer than any retry of a caller, and short enough that tomorrow's message is a new one.
 WINDOW = timedelta(hours=24)
 # Of a transport of the user's own.
 TIMEOUT = timedelta(seconds=30)
@@ -42,22 +42,22 @@ NAME = re.compile(r"[a-z][a-z0-9+.-]{0,39}")
 WANTED = ("message", "key")
 # What a message is addressed to; longer things belong in its body.
 LONGEST = 2048
-# Visible, whatever the transport makes of it.
+# Printable, for any transport.
 ADDRESS = re.compile(r"[^\x00-\x20\x7f]+")
 
 
 class Signer(Protocol):
-    """Whoever vouches for a message: adds headers to each attempt of it."""
+    """Signs messages: adds headers to each attempt."""
 
     @property
     def blocks(self) -> bool:
-        """Whether that may take a while."""
+        """True if it may block."""
 
     def headers(self, message: Message) -> Mapping[str, str]:
-        """The headers that prove where it comes from."""
+        """The headers that prove the sender."""
 
     def texts_to_hide(self) -> list[str]:
-        """What must not be in anything that people read."""
+        """Secrets to redact in logs and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class OutboxRegistry:
 
     @property
     def is_configured(self) -> bool:
-        """Whether somebody has set up something to send with."""
+        """True if a transport, a signer or an egress guard is set up."""
         return bool(self.transports or self.signers or self.egress != Egress())
 
     def add_transport(self, transport: Transport) -> None:
@@ -166,9 +166,9 @@ class OutboxRegistry:
             return self.egress.check(url).origin
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
-            told = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
+            address = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
             raise UsageError(
-                f"nothing sends to {told} (there is {known}). Write the whole URL, "
+                f"nothing sends to {address} (there is {known}). Write the whole URL, "
                 "https://example.com/path, or register a transport of your own, @app.transport"
                 '("name")'
             )
@@ -202,12 +202,12 @@ class OutboxRegistry:
 
 
 def is_web(destination: str) -> bool:
-    """Whether a destination is reached by HTTP."""
+    """Return True if a destination is reached by HTTP."""
     return "://" in destination
 
 
 def claim_of(url: str, key: object) -> Key:
-    """What a message is known by while it is staged: its key, at its address."""
+    """The claim of a message's key, at its address."""
     given = checked_key(SCOPE, key)
     return given._replace(digest=digest(as_bytes(SCOPE), as_bytes(url), given.digest))
 

@@ -1,4 +1,4 @@
-"""Whether a relay is alive while messages wait: looked at seldom, and never on a caller's way."""
+"""Whether a relay is alive while messages wait: checked rarely, and never in a caller's call."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class RelayLiveness:
         self._next = 0.0
 
     def note_staged(self) -> None:
-        """A message is being staged; whether it is committed, the database knows."""
+        """Note that a message is being staged; it may yet be rolled back."""
         if self._staged is None:
             self._staged = self._monotonic()
 
     def wants_check(self) -> bool:
-        """Whether messages were staged, and the last look was long enough ago."""
+        """True if messages were staged since the last check, and that was long enough ago."""
         return self._staged is not None and self._monotonic() >= self._next
 
     def is_check_due(self) -> bool:
-        """The same, once those messages have had time to be committed and sent."""
+        """True if a check is wanted, and those messages had time to be committed and sent."""
         staged = self._staged
         now = self._monotonic()
         return staged is not None and now >= self._next and now >= staged + SETTLE
@@ -54,7 +54,7 @@ class RelayLiveness:
         return bool(row["unattended"])
 
     def warn_if_unattended(self, *, unattended: bool) -> None:
-        """Warn of what a look found, with the remedy."""
+        """Warn if messages wait and no relay is alive."""
         self._staged = None
         self._next = self._monotonic() + (WARN if unattended else LOOK)
         if unattended:

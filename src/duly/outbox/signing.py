@@ -1,4 +1,4 @@
-"""Signers: who vouches for a message. Every attempt is signed anew, with the same id."""
+"""Signers of messages. Every attempt is signed anew, with the same id."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StandardSigner:
         }
 
     def _valid_secrets(self) -> list[Secret]:
-        """The keys whose time is not over."""
+        """The keys whose ``not_after`` has not passed."""
         now = time.time()
         good = [one for one in self._secrets if not one.ended(now)]
         if not good:
@@ -65,12 +65,12 @@ class StandardSigner:
         return good
 
     def texts_to_hide(self) -> list[str]:
-        """The keys as texts, for whoever must keep them out of what people read."""
+        """The keys as texts, to be redacted in logs and records."""
         return [text for secret in self._secrets if (text := secret.text()) is not None]
 
 
 class OwnSigner:
-    """A function of the user's that returns headers. It may ask somebody for a token, and block."""
+    """A function of the user's that returns headers. It may fetch a token, and block."""
 
     blocks = True
 
@@ -102,5 +102,5 @@ class OwnSigner:
         return found
 
     def texts_to_hide(self) -> list[str]:
-        """Nothing that is known here."""
+        """Nothing: its secrets are not known here."""
         return []

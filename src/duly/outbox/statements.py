@@ -1,4 +1,4 @@
-"""The names of this stage's statements; each is a file in every dialect."""
+"""The names of the outbox's statements: one ``.sql`` file each, in every store."""
 
 OUTBOX_BURY = "outbox_bury"
 OUTBOX_COUNTS = "outbox_counts"

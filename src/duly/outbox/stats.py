@@ -1,4 +1,4 @@
-"""How much there is to send, and where to: counted when somebody asks."""
+"""Counts of messages by destination, and the live relays; counted on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DestinationStats:
         ready: messages that can be sent now.
         waiting: messages whose time has not come; after an error it comes later.
         leased: messages that are being sent.
-        dead: dead letters.
+        dead: dead messages.
         oldest: how long the first of the ready ones could have been sent; None where none is.
     """
 
@@ -37,7 +37,7 @@ class DestinationStats:
 
 @dataclass(frozen=True, slots=True)
 class LiveRelay:
-    """A process that sends until it is stopped, and was seen within its lease."""
+    """A relay that was seen within its lease."""
 
     id: str
     host: str
@@ -47,7 +47,7 @@ class LiveRelay:
 @export_type
 @dataclass(frozen=True, slots=True)
 class OutboxStats:
-    """What there is to send: by destination, and in all; and who sends it.
+    """The messages of all destinations, and the live relays.
 
     Args:
         destinations: the destinations that have messages, by name.
@@ -74,7 +74,7 @@ class OutboxStats:
 
     @property
     def dead(self) -> int:
-        """Dead letters."""
+        """Dead messages."""
         return sum(one.dead for one in self.destinations.values())
 
 
@@ -92,7 +92,7 @@ async def count_messages(runner: Runner) -> OutboxStats:
 
 
 def destination_from(row: Row) -> DestinationStats:
-    """One destination from what the database counted."""
+    """One destination from its row."""
     age = row["oldest"]
     return DestinationStats(
         destination=row["destination"],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.prove.findings import Mismatch
 
 # How the error of such a job begins, after the name of its type.
-ASKS = "nobody knows whether effect "
+ASKS = "it is unknown whether effect "
 
 
 def waits_for_person(left: Sequence[UnfinishedWork]) -> bool:

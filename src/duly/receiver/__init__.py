@@ -1,1 +1,1 @@
-"""Stage 1 of 5: a request arrives. Bytes in under limits, one true answer out."""
+"""Receiving over HTTP: read a request, verify it, commit its events, answer. Internal."""

@@ -1,4 +1,4 @@
-"""A delivery handed over by hand: from a framework without an adapter, a script, a test."""
+"""`app.receive()`: a delivery from a framework without an adapter, a script or a test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_direct_delivery(
     url: str | None = None,
     remote: str | None = None,
 ) -> tuple[Request, bytes] | Reply:
-    """The same checks as for a request that was read here; what fails them is answered at once."""
+    """Check what the receiver checks of a request it read; return the reply of a refusal."""
     given: dict[str, object] = {"method": method, "url": url, "remote": remote}
     for what, value in given.items():
         if not isinstance(value, str) and (value is not None or what == "method"):

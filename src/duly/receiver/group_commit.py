@@ -1,4 +1,4 @@
-"""The lane of one event loop: requests share commits, each is answered after its own.
+"""Group commit of one event loop: requests share commits, each is answered after its own.
 
 At most two batches are in flight. A request that is cancelled leaves its batch alone: the others
 in it do not notice, and what was committed for it is a duplicate when its sender comes again.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import StoreUnavailable
 from duly.inbox.accept import receive_many
-from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error, size_of
+from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error
 from duly.receiver.one_by_one import OneByOne
 
 if TYPE_CHECKING:
@@ -45,65 +45,54 @@ class GroupCommit:
         self._one_by_one = OneByOne(runner, deadline)
 
     async def receive(self, events: Sequence[NewEvent]) -> list[EventOutcome]:
-        """Have the events of one delivery committed, and say what became of each."""
+        """Have the events of one delivery committed, and return the outcome of each."""
         until = self._loop.time() + self._deadline
-        outcomes = await self._commit_in_batch(events, until)
+        size = sum([len(event.body or b"") for event in events])
+        ticket = FutureTicket(events, size, self._loop.create_future(), until)
+        self._queue.put(ticket)
+        self._unanswered[ticket] = None
+        if self._watch is None:
+            self._watch = self._loop.call_at(until, self._expire)
+        if not self._starting and len(self._tasks) < IN_FLIGHT:
+            # The task begins after the requests that are ready now: those it takes along.
+            self._starting = True
+            task = self._loop.create_task(self._commit_batches())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            outcomes = await ticket.answer
+        finally:
+            self._unanswered.pop(ticket, None)
         return [
             outcome if outcome is not None else await self._one_by_one.receive(event, until)
             for event, outcome in zip(events, outcomes, strict=True)
         ]
 
-    async def _commit_in_batch(
-        self, events: Sequence[NewEvent], until: float
-    ) -> list[EventOutcome | None]:
-        ticket = FutureTicket(events, size_of(events), self._loop.create_future(), until)
-        self._queue.put(ticket)
-        self._unanswered[ticket] = None
-        if self._watch is None:
-            self._watch = self._loop.call_at(ticket.until, self._expire)
-        if not self._starting and len(self._tasks) < IN_FLIGHT:
-            self._start_committing()
-        try:
-            return await ticket.answer
-        finally:
-            self._unanswered.pop(ticket, None)
-
-    def _start_committing(self) -> None:
-        # The task begins after the requests that are ready now: those it takes along.
-        self._starting = True
-        task = self._loop.create_task(self._commit_batches())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _commit_batches(self) -> None:
-        """Commit batch after batch until nobody waits."""
+        """Commit batch after batch until the queue is empty."""
         self._starting = False
-        while self._queue:
+        while self._queue.tickets:
             batch = [ticket for ticket in self._queue.take() if not ticket.answer.done()]
             if not batch:
                 continue
+            events = [event for ticket in batch for event in ticket.events]
             try:
-                await self._commit_batch(batch)
+                outcomes = iter(await receive_many(self._runner, events))
+            except Exception as problem:  # the outcome is unknown: nothing is acknowledged
+                fail_tickets(batch, problem)
+                continue
             except BaseException:
                 fail_tickets(
                     batch, StoreUnavailable("the receiver is shutting down: send it again")
                 )
                 raise
-
-    async def _commit_batch(self, batch: Sequence[FutureTicket]) -> None:
-        events = [event for ticket in batch for event in ticket.events]
-        try:
-            outcomes = iter(await receive_many(self._runner, events))
-        except Exception as problem:  # nobody knows how it ended: nothing is acknowledged
-            fail_tickets(batch, problem)
-            return
-        for ticket in batch:
-            told = [next(outcomes) for _ in ticket.events]
-            if not ticket.answer.done():
-                ticket.answer.set_result(told)
+            for ticket in batch:
+                found = [next(outcomes) for _ in ticket.events]
+                if not ticket.answer.done():
+                    ticket.answer.set_result(found)
 
     def _expire(self) -> None:
-        """Answer those whose time is over; the oldest come first."""
+        """Fail the tickets whose time is over; the oldest come first."""
         self._watch = None
         now = self._loop.time()
         for ticket in list(self._unanswered):
@@ -116,7 +105,7 @@ class GroupCommit:
 
 
 def fail_tickets(tickets: Sequence[FutureTicket], problem: Exception) -> None:
-    """Tell every request of a batch that nothing may be acknowledged."""
+    """Fail every request of a batch: nothing may be acknowledged."""
     for ticket in tickets:
         if not ticket.answer.done():
             ticket.answer.set_exception(problem)

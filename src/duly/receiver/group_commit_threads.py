@@ -1,4 +1,4 @@
-"""The lane of threads: whoever finds room leads a batch, the others follow it.
+"""Group commit of threads: the first threads lead a batch, the others follow.
 
 The first threads become leaders and commit what waits, their own delivery included. A thread that
 comes meanwhile waits; when a leader is done it makes the thread that came last the next one, which
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from duly.core.errors import StoreUnavailable
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_many
-from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error, size_of
+from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error
 from duly.receiver.one_by_one import ThreadOneByOne
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ThreadGroupCommit:
     def _commit_in_batch(
         self, events: Sequence[NewEvent], until: float
     ) -> list[EventOutcome | None]:
-        ticket = ThreadTicket(events, size_of(events))
+        ticket = ThreadTicket(events, sum([len(event.body or b"") for event in events]))
         with self._lock:
             self._queue.put(ticket)
             if self._leaders < IN_FLIGHT:
@@ -90,12 +90,12 @@ class ThreadGroupCommit:
                 return ticket.result()
 
     def _wait(self, ticket: ThreadTicket, until: float) -> None:
-        """Wait for an answer or for the lead, whichever comes first, and no longer than allowed."""
+        """Wait for an answer or for the lead, but no longer than allowed."""
         if ticket.called.wait(max(until - time.monotonic(), 0)):
             return
         with self._lock:
             if not ticket.called.is_set():
-                self._queue.drop(ticket)  # a leader that has it already finds nobody to tell
+                self._queue.drop(ticket)  # a leader that has it already answers it in vain
                 raise commit_timeout_error(self._deadline)
 
     def _lead_batch(self, within: float) -> None:
@@ -108,7 +108,7 @@ class ThreadGroupCommit:
         try:
             if events:
                 outcomes = finish(receive_many(self._runner, events, within=within))
-        except Exception as found:  # nobody knows how it ended: nothing is acknowledged
+        except Exception as found:  # the outcome is unknown: nothing is acknowledged
             problem = found
         finally:  # also if this thread is being ended
             self._answer(batch, outcomes, problem)
@@ -120,12 +120,12 @@ class ThreadGroupCommit:
         outcomes: list[EventOutcome | None] | None,
         problem: Exception,
     ) -> None:
-        told = None if outcomes is None else iter(outcomes)
+        found = None if outcomes is None else iter(outcomes)
         for ticket in batch:
-            if told is None:
+            if found is None:
                 ticket.problem = problem
             else:
-                ticket.outcomes = [next(told) for _ in ticket.events]
+                ticket.outcomes = [next(found) for _ in ticket.events]
         with self._lock:
             for ticket in batch:
                 ticket.called.set()
@@ -133,7 +133,9 @@ class ThreadGroupCommit:
     def _promote_next_leader(self) -> None:
         """Make the thread that came last the next leader: it has most of its time left."""
         with self._lock:
-            heir = next((ticket for ticket in reversed(self._queue) if not ticket.leads), None)
+            heir = next(
+                (ticket for ticket in reversed(self._queue.tickets) if not ticket.leads), None
+            )
             if heir is None:
                 self._leaders -= 1
             else:

@@ -1,8 +1,7 @@
-"""The lane of deliveries whose handlers run inside their transaction: each has one of its own.
+"""Inline deliveries: their handlers run inside the transaction that writes the event.
 
-Only so many run at a time that the others still find a connection. A handler that blocks runs on
-a thread where the server is awaited, one that is awaited runs on an event loop of duly's where the
-server blocks.
+Only so many run at a time that other deliveries still find a connection. A sync handler under an
+async server runs on a thread; an async handler under a sync server runs on an event loop of duly's.
 """
 
 from __future__ import annotations
@@ -65,14 +64,14 @@ class OpenerWithDeadline:
 
 
 def release_slot(running: asyncio.Future[list[EventOutcome]], free: asyncio.Semaphore) -> None:
-    """A handler's thread is through; there may be nobody left who wants to hear how."""
+    """Free the slot of a handler's thread; its request may have gone."""
     free.release()
     if not running.cancelled():
         running.exception()
 
 
 class InlineCommit:
-    """Runs handlers in the transactions of whoever opens them, in either colour."""
+    """Runs sync and async handlers in transactions of the store or of the user's ORM."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class InlineCommit:
     async def receive(
         self, events: Sequence[NewEvent], mode: Mode, registries: Registries | None = None
     ) -> list[EventOutcome]:
-        """Receive and handle one delivery, for a server that is awaited."""
+        """Receive and handle one delivery, on the running event loop."""
         free, loop = self._free_in_loop(), asyncio.get_running_loop()
         until = loop.time() + self._deadline
         self._admit()

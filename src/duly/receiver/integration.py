@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.receiver.request import Request
     from duly.receiver.responses import Reply
 
-# Every method is ours to answer, so that a wrong one is told in the words of the others.
+# Every method is answered here, so that a wrong one gets the same reply everywhere.
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 

@@ -1,4 +1,4 @@
-"""One event loop on a thread, for handlers that are awaited under a server that blocks."""
+"""One event loop on a thread, for async handlers under a sync server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the edge tells about itself: counters and notes flushed apart, and warnings said once."""
+"""The receiver's metrics: counters and notes flushed apart, and warnings logged once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALIVE = 60 * 1_000_000
 
 
 class Metrics:
-    """Sums what happened in this process and writes it when there is time."""
+    """Counts the outcomes of this process and writes the sums every two seconds."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Metrics:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushing: threading.Thread | None = None
         self._warned: set[str] = set()
-        # Whether jobs were enqueued and nobody has asked yet who does them; None once asked.
+        # Whether jobs were enqueued since no worker was looked for; None once one was.
         self._enqueued: bool | None = False
 
     @property
@@ -69,8 +69,9 @@ class Metrics:
         return PAUSE if self._given_pause is None else self._given_pause
 
     def count_refusal(self, route: Route, reply: Reply) -> None:
-        """Count a delivery that was not taken; nothing else is written of it."""
-        self._reset_after_fork()
+        """Count a delivery that was refused; nothing else is written of it."""
+        if self._process != os.getpid():
+            self._reset_after_fork()
         with self._lock:
             self._counters.count(route.name, reply.said)
 
@@ -78,7 +79,8 @@ class Metrics:
         self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
     ) -> None:
         """Count the outcomes of a delivery."""
-        self._reset_after_fork()
+        if self._process != os.getpid():
+            self._reset_after_fork()
         with self._lock:
             for event, outcome in zip(events, outcomes, strict=True):
                 said = "body_differs" if outcome.body_differs else outcome.status.value
@@ -87,7 +89,7 @@ class Metrics:
                     self._counters.note(event, said, int(now * 1_000_000))
                 elif event.jobs and outcome.status is Status.ACCEPTED:
                     self._enqueued = self._enqueued is not None
-        if not route.handlers:
+        if outcomes[0].status is not Status.ACCEPTED and not route.handlers:
             self._warn_once(
                 f"source {route.name} has no handlers: its events are recorded and nothing else. "
                 f'Add one with @app.on("{route.name}")'
@@ -107,14 +109,10 @@ class Metrics:
             self._due.start()
 
     def _reset_after_fork(self) -> None:
-        """A forked child counts from nothing: what it was born with is its parent's to write."""
-        if self._process != os.getpid():
-            self._process, self._lock, self._counters = (
-                os.getpid(),
-                threading.Lock(),
-                PendingCounters(),
-            )
-            self._due = self._owner = None
+        """Count from nothing in a forked child: its parent writes what was counted before."""
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._counters = PendingCounters()
+        self._due = self._owner = None
 
     def _warn_once(self, warning: str) -> None:
         """Warn once in the life of the process."""
@@ -179,7 +177,7 @@ class Metrics:
                 )
 
     def _flush_on_timer(self) -> None:
-        """What the timer's thread does; whoever closes waits for it."""
+        """What the timer's thread does; `close` waits for it."""
         self._flushing = threading.current_thread()
         self.flush_blocking()
         if self._attendance.is_check_due():

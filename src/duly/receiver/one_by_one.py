@@ -1,8 +1,8 @@
-"""The lanes of deliveries that cannot travel with others: each in a transaction of its own.
+"""Events that cannot be committed in a batch: each in a transaction of its own.
 
-Copies of one event follow the first of them, so that a busy key takes one place, however many
-copies come. Whoever meets a busy key gives up its place after a moment and waits elsewhere for as
-long as is allowed, so that those who only travelled with it are not kept waiting.
+Copies of one event follow the first of them, so that a busy key takes one slot, however many
+copies come. An event whose key is busy gives up its slot after a moment and waits in another for as
+long as is allowed, so that the others of its batch are not kept waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.inbox.new_event import EventOutcome, NewEvent
 
-# At the same time, each with a connection: those who hope to be done at once, those who wait.
+# How many run at the same time, each with a connection: with a short wait, and with a long one.
 SHORT_WAITS: Final = 4
 LONG_WAITS: Final = 2
 SHORT_WAIT: Final = timedelta(milliseconds=100)
@@ -42,7 +42,7 @@ class OneByOne:
         self._in_flight: dict[bytes, tuple[bytes, asyncio.Future[EventOutcome]]] = {}
 
     async def receive(self, event: NewEvent, until: float) -> EventOutcome:
-        """Receive one event, or learn what became of the copy that came first."""
+        """Receive one event, or wait for the outcome of the copy that came first."""
         try:
             async with asyncio.timeout_at(until):
                 fingerprint, first = self._in_flight.get(event.digest, (None, None))
@@ -110,7 +110,7 @@ class ThreadOneByOne:
         self._in_flight: dict[bytes, InFlightEvent] = {}
 
     def receive(self, event: NewEvent, until: float) -> EventOutcome:
-        """Receive one event, or learn what became of the copy that came first."""
+        """Receive one event, or wait for the outcome of the copy that came first."""
         mine = InFlightEvent(event.fingerprint)
         with self._lock:
             first = self._in_flight.setdefault(event.digest, mine)
@@ -144,9 +144,9 @@ class ThreadOneByOne:
         return self._run_transaction(event, WAIT, self._long_waits, until)
 
     def _run_transaction(
-        self, event: NewEvent, wait: timedelta, places: threading.Semaphore, until: float
+        self, event: NewEvent, wait: timedelta, slots: threading.Semaphore, until: float
     ) -> EventOutcome:
-        if not places.acquire(timeout=max(until - time.monotonic(), 0)):
+        if not slots.acquire(timeout=max(until - time.monotonic(), 0)):
             raise commit_timeout_error(self._deadline)
         try:
             operation = self._runner.run(
@@ -157,4 +157,4 @@ class ThreadOneByOne:
             )
             return finish(operation)
         finally:
-            places.release()
+            slots.release()

@@ -1,4 +1,4 @@
-"""From a request that was read to what is to be done with it: the same for every server."""
+"""The pipeline of a delivery: verify and build before the commit, the reply after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from duly.receiver.responses import (
     refusal_reply,
     rejection_reply,
 )
-from duly.webhooks.verify import answer_handshake, verify
+from duly.webhooks.delivery import Delivery, fields_of
+from duly.webhooks.verify import answer_unsigned_handshake, verify_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("duly")
 LOG_THROTTLE = LogThrottle(logger)
-# What a delivery of several events is called: the first of these that one of them is.
+# The status of a delivery of several events: the first of these that one of them has.
 RANKS = (Status.ACCEPTED, Status.CONFLICT, Status.TOO_OLD, Status.IGNORED, Status.DUPLICATE)
 
 
@@ -64,18 +65,17 @@ def verify_request(
         if request.encoding is None
         else decompress_body(body, request.encoding, route.max_body)
     )
+    delivery = Delivery(fields_of(request.headers), raw, url, request.method, now)
     try:
         if route.answers_handshakes:
-            reply = answer_handshake(
-                source, request.headers, raw, now=now, url=url, method=request.method
-            )
+            reply = answer_unsigned_handshake(source, delivery)
             if reply is not None:
                 raise RequestRefused(handshake_reply(reply))
         if request.method != "POST":
             raise RequestRefused(method_not_allowed(route))
-        verified = verify(source, request.headers, raw, now=now, url=url, method=request.method)
+        verified = verify_delivery(source, delivery)
     except Rejected as problem:
-        note(Rejection(source, request.headers, raw, url, request.method, now, problem))
+        note(Rejection(source, delivery, problem))
         raise RequestRefused(rejection_reply(problem)) from None
     if verified.handshake is not None:
         raise RequestRefused(handshake_reply(verified.handshake))
@@ -161,7 +161,7 @@ def loggable_error(problem: Exception) -> str:
 
 
 def reply_to_failure(route: Route, problem: Exception, event: str | None) -> Reply:
-    """The answer where nothing was committed, or nobody knows: the sender is to come again."""
+    """The answer where nothing was committed, or the outcome is unknown: send it again."""
     return reply_asking_to_retry(route, problem, event)._replace(event=event)
 
 
@@ -185,9 +185,9 @@ def reply_asking_to_retry(route: Route, problem: Exception, event: str | None) -
             "this event, or the database, is being worked on right now: send it again",
             {"retry_after": str(seconds)},
         )
-    # The sender learns no more than that; the log tells why.
-    told = f"a delivery to {route.name} could not be written, and was answered 503"
-    LOG_THROTTLE.error(f"{told}, so that its sender comes again: {loggable_error(problem)}")
+    # The sender learns no more than that; the log says why.
+    line = f"a delivery to {route.name} could not be written, and was answered 503"
+    LOG_THROTTLE.error(f"{line}, so that its sender comes again: {loggable_error(problem)}")
     return refusal_reply(
         Fault.STORE_UNAVAILABLE, "the delivery could not be written: send it again", again
     )

@@ -1,12 +1,12 @@
-"""Whether deliveries would be taken now: a write of the probe's own, and what deliveries met.
+"""Readiness: whether deliveries would be accepted now.
 
-The probe commits a row, and opens a transaction the way an inline delivery does: the same places,
+The probe commits a row, and opens a transaction the way an inline delivery does: the same slots,
 the same pool, the user's ORM where ``begin=`` names one. It is bounded in time, shared by all who
 ask, and its outcome is kept for a second, so that no number of probes loads the database.
 
 A small write may find room where a delivery finds none: PostgreSQL reuses space in a table whose
-file cannot grow. So a delivery that the store refused counts too, until one of the same lane is
-committed, or for `REMEMBERED` seconds: then the probe decides alone, and the senders' next
+file cannot grow. So a delivery that the store refused counts too, until one of its kind, inline or
+not, is committed, or for `REMEMBERED` seconds: then the probe decides alone, and the senders' next
 deliveries tell whether it is right.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # Seconds a probe may take: less than those who probe usually wait.
 WITHIN: Final = WAIT.total_seconds()
-# Seconds of these for the write: what it waited for can still be told.
+# Seconds of these for the write: the probe can still name what it waited for.
 WRITE_WITHIN: Final = 0.75 * WITHIN
 # Seconds for which the outcome of a probe is the answer to every other.
 FRESH: Final = 1.0
@@ -137,14 +137,10 @@ class Readiness:
         self._lock = threading.Lock()
         self._hanging: list[Probe] = []
         self._last: tuple[float, Trouble | None] | None = None
-        self._refused: dict[bool, tuple[float, Trouble]] = {}
+        # What the store refused last, inline or not; a commit of the same kind clears it.
+        self.refused: dict[bool, tuple[float, Trouble]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_reason: str | None = None
-
-    def note_commit(self, *, inline: bool) -> None:
-        """A delivery was committed."""
-        if self._refused:
-            self._refused.pop(inline, None)
 
     def note_refusal(self, problem: Exception, *, inline: bool) -> None:
         """A delivery was not committed; only what is the store's own trouble counts."""
@@ -155,7 +151,7 @@ class Readiness:
         known = trouble.reason in (DISK_FULL, READ_ONLY)
         if known or any(isinstance(one, StoreUnavailable) for one in found):
             reason = trouble.reason if known else REFUSED
-            self._refused[inline] = (self._seconds(), Trouble(reason, trouble.detail))
+            self.refused[inline] = (self._seconds(), Trouble(reason, trouble.detail))
 
     async def check(self, modes: Collection[Mode]) -> str | None:
         """Why no delivery would be taken, in a word; None if one would. Returns in time.
@@ -215,7 +211,7 @@ class Readiness:
                 for mode in modes:
                     await self._inline.receive([], mode)
             outcome = None
-        except Exception as problem:  # whatever it is, no delivery would fare better
+        except Exception as problem:  # no delivery would fare better
             outcome = trouble_of(problem)
         finally:  # a loop that ends cancels this, and others may wait
             self._settle(probe, outcome)
@@ -253,5 +249,5 @@ class Readiness:
     def _recent_refusal(self) -> Trouble | None:
         """What refused a delivery lately, unless one of its kind was committed since."""
         now = self._seconds()
-        lately = [found for when, found in self._refused.values() if now - when < REMEMBERED]
+        lately = [found for when, found in self.refused.values() if now - when < REMEMBERED]
         return lately[0] if lately else None

@@ -1,7 +1,7 @@
-"""The receiving path of one process: judge, commit, answer; awaited and blocking.
+"""The receiver of one process: verify a delivery, commit its events, answer; sync and async.
 
-Both colours do the same with the same parts. What differs is where a delivery waits for its
-commit: a lane of the event loop, or of the threads.
+Both modes use the same parts. They differ in where a delivery waits for its commit: in the commit
+queue of the event loop, or in that of the threads.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from duly.receiver.request import Request
     from duly.webhooks.source import Source
 
-# A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.
+# A body larger than this, or compressed, is verified on a thread: it would hold up the event loop.
 LARGE = 128 * 1024
 # What is left for everything else when all inline handlers that may run are running.
 SPARE = 4
 
 
 class Database(NamedTuple):
-    """Where deliveries are written: the store in both colours, and the user's ORM if any."""
+    """Where deliveries are written: the store, sync and async, and the user's ORM if any."""
 
     sync_runner: Runner
     async_runner: Runner
     begin: OrmOpener | None
     # Gives back the connections of the event loop that runs it.
     release: Callable[[], Coroutine[Any, Any, None]]
-    # How many connections the store may open in each colour.
+    # How many connections the store may open, sync and async each.
     connections: int
 
 
 class Receiver:
-    """Everything between a request that was read and its answer."""
+    """Turns a request that was read into its answer."""
 
     def __init__(  # noqa: PLR0913  # the app hands over each by name
         self,
@@ -73,7 +73,8 @@ class Receiver:
         self._sync_runner = database.sync_runner
         self._async_runner = database.async_runner
         self._release = database.release
-        self._clock = clock
+        # Seconds since 1970: the time by which deliveries are verified.
+        self.now: Callable[[], float] = time if clock is None else lambda: clock().timestamp()
         self._queue = queue
         self._deadline = deadline.total_seconds()
         self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
@@ -102,10 +103,6 @@ class Receiver:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
         if self._begin is not None:
             self._begin.enter_loop()
-
-    def now(self) -> float:
-        """The time by which deliveries are judged."""
-        return time() if self._clock is None else self._clock().timestamp()
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Verify a delivery, commit its events and answer it."""
@@ -150,7 +147,8 @@ class Receiver:
         self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
     ) -> Reply:
         """Count a committed delivery, wake the worker if it has jobs, and return the answer."""
-        self.readiness.note_commit(inline=route.inline)
+        if self.readiness.refused:
+            self.readiness.refused.pop(route.inline, None)
         self.metrics.count_delivery(route, events, outcomes, now)
         if any(
             (route.inline or event.jobs) and outcome.status is Status.ACCEPTED
@@ -160,7 +158,7 @@ class Receiver:
         return acknowledge_delivery(route, events, outcomes)
 
     def _inline_mode(self, route: Route) -> Mode:
-        """The colour of a source's transactions: its handlers' or, without any, that of begin=."""
+        """The mode of a source's transactions: its handlers' or, without any, that of begin=."""
         if len(route.handlers) or self._begin is None:
             return route.handlers.mode
         return "async" if self._begin.in_one_loop else "sync"
@@ -168,7 +166,7 @@ class Receiver:
     def _refuse_delivery(
         self, route: Route, problem: Exception, events: Sequence[NewEvent]
     ) -> Reply:
-        """What is answered, and counted, where a delivery was not taken."""
+        """Count a delivery that was not committed, and return its answer."""
         event = events[0].event_id if len(events) == 1 else None
         known = problem.reply if isinstance(problem, RequestRefused) else None
         reply = reply_to_failure(route, problem, event) if known is None else known

@@ -1,6 +1,6 @@
 """Why deliveries are rejected, for the log alone: few lines, and little work for each.
 
-Anybody can send a bad signature, so what a rejection may cost is bounded. A diagnosis tries many
+Anyone can send a bad signature, so what a rejection may cost is bounded. A diagnosis tries many
 signatures; it runs on one thread, for one body of at most `DIAGNOSED` bytes at a time, at most once
 a second for each source. It pauses often, ends after `BUDGET` seconds of computing, and rests
 `REST` times as long as it has computed. The other deliveries share the interpreter with it: that
@@ -20,13 +20,13 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly.webhooks.diagnose.case import RejectedCase
-from duly.webhooks.diagnose.explain import Diagnosis, delivery_of, diagnose
+from duly.webhooks.diagnose.explain import Diagnosis, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.core.errors import Rejected
-    from duly.webhooks.delivery import Headers
+    from duly.webhooks.delivery import Delivery
     from duly.webhooks.source import Source
 
 logger = logging.getLogger("duly")
@@ -51,14 +51,10 @@ LARGE_BODY, NOT_DIAGNOSED, FAILED = "large_body", "not_diagnosed", "diagnosis_fa
 
 
 class Rejection(NamedTuple):
-    """A delivery that was not genuine, and what the gate said of it."""
+    """A delivery that was not genuine, and why it was rejected."""
 
     source: Source
-    headers: Headers
-    body: bytes
-    url: str
-    method: str
-    now: float
+    delivery: Delivery
     problem: Rejected
 
 
@@ -112,19 +108,19 @@ class Rejections:
         # When a diagnosis of a source began, and until when none begins at all.
         self._begun: dict[str, float] = {}
         self._rest = 0.0
-        # When each cause was told, and how many of it were left out since.
+        # When each cause was logged, and how many of it were left out since.
         self._logged: dict[Cause, tuple[float, int]] = {}
-        # When a source's code was last told of, and how many had no diagnosis since.
+        # When a source's code was last logged, and how many had no diagnosis since.
         self._seen: dict[tuple[str, str], float] = {}
         self._undiagnosed: dict[tuple[str, str], int] = {}
 
     def note(self, rejection: Rejection) -> None:
-        """Have the log tell why, now or later; returns at once, on any thread."""
+        """Log why, now or later; returns at once, on any thread."""
         if not logger.isEnabledFor(logging.WARNING):
             return
         if self._process != os.getpid():  # a forked child has none of its parent's threads
             self._begin_process()
-        size, reason = len(rejection.body), rejection.problem.reason
+        size, reason = len(rejection.delivery.body), rejection.problem.reason
         if size > DIAGNOSED:
             sentence = f"{reason} (not diagnosed: it has {size:,} bytes, more than {DIAGNOSED:,})"
             self._log_cause(rejection, Diagnosis(LARGE_BODY, sentence))
@@ -157,7 +153,7 @@ class Rejections:
         return True
 
     def _count_undiagnosed(self, rejection: Rejection) -> bool:
-        """Count it for the next line; False where the log has not told of its code lately."""
+        """Count it for the next line; False where its code was not logged lately."""
         now, key = self._seconds(), (rejection.source.name, rejection.problem.code.value)
         with self._lock:
             if now - self._seen.get(key, now - PAUSE) >= PAUSE:
@@ -180,10 +176,9 @@ class Rejections:
 
     def _diagnose(self, rejection: Rejection, pace: DiagnosisBudget) -> Diagnosis:
         """What `duly.explain` would say, as far as the pace allows."""
-        source, headers, body, url, method, now, problem = rejection
+        source, delivery, problem = rejection
         try:
             others = [one for one in self._sources() if one is not source][:OTHERS]
-            delivery = delivery_of(headers, body, url or None, method, now)
             return diagnose(RejectedCase(source, delivery, problem, tuple(others)), pace)
         except Exception as failure:  # the thread must live, and no traceback may show a body
             sentence = f"{problem.reason} (its diagnosis failed: {type(failure).__name__})"
@@ -209,7 +204,7 @@ class Rejections:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Wait for the thread, and tell how many rejections were left out since the last lines."""
+        """Wait for the thread, and log how many rejections were left out since the last lines."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -231,8 +226,8 @@ class Rejections:
 
 def describe_omitted(same: int, undiagnosed: int) -> str:
     """How many rejections a line stands for besides its own."""
-    told = f" {same} more were rejected for this cause." if same else ""
-    return told + (f" {undiagnosed} more were rejected without a diagnosis." * bool(undiagnosed))
+    more = f" {same} more were rejected for this cause." if same else ""
+    return more + (f" {undiagnosed} more were rejected without a diagnosis." * bool(undiagnosed))
 
 
 def loggable_sentence(sentence: str, sources: Iterable[Source]) -> str:

@@ -1,4 +1,4 @@
-"""A request that has been read: what the gate needs of it, from whichever server it came."""
+"""A request without its body, and the refusals of what cannot be received."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from duly.receiver.responses import Fault, RequestRefused, refusal_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from duly.webhooks.delivery import Headers
 
 logger = logging.getLogger("duly")
@@ -37,13 +35,12 @@ class Request(NamedTuple):
     upgrade: bool = False  # another protocol is offered
 
 
-def refuse_large_headers(sizes: Sequence[int]) -> None:
-    """Refuse more headers, or larger ones, than a webhook has."""
-    if len(sizes) > MOST_HEADERS or sum(sizes) > HEADER_BYTES:
-        raise refusal_error(
-            Fault.HEADERS_TOO_LARGE,
-            f"at most {MOST_HEADERS} headers of {HEADER_BYTES} bytes together are read",
-        )
+def headers_too_large() -> RequestRefused:
+    """The refusal of more headers, or larger ones, than a webhook has."""
+    return refusal_error(
+        Fault.HEADERS_TOO_LARGE,
+        f"at most {MOST_HEADERS} headers of {HEADER_BYTES} bytes together are read",
+    )
 
 
 def declared_length(text: str | None) -> int | None:
@@ -61,7 +58,7 @@ def too_large(limit: int) -> RequestRefused:
 
 
 def body_taken(source: str) -> RequestRefused:
-    """The refusal of a delivery whose bytes are gone; the log tells whoever can change that."""
+    """The refusal of a delivery whose bytes are gone; the log says how to change that."""
     logger.error(
         "a delivery to %s cannot be verified: its body was read before duly saw it, and the bytes "
         "were not kept. Exclude this path in the middleware that reads bodies, or put it behind "

@@ -1,4 +1,4 @@
-"""What a sender is told: a status, and a small JSON object that a person can read."""
+"""Responses: a status, and a small JSON object that a person can read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ quote_json = json.encoder.encode_basestring_ascii
 
 
 class Fault(StrEnum):
-    """Why the edge refused a request, as the word that a reply and a log carry."""
+    """Why a request was refused, as the word that a reply and a log carry."""
 
     UNKNOWN_SOURCE = "UNKNOWN_SOURCE"
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
@@ -85,7 +85,7 @@ class Reply(NamedTuple):
         ]
 
 
-class RequestRefused(Exception):  # an answer on its way out, not an error of anybody's
+class RequestRefused(Exception):  # an answer on its way out, not an error
     """A request that goes no further; the reply is complete."""
 
     def __init__(self, reply: Reply) -> None:
@@ -94,12 +94,12 @@ class RequestRefused(Exception):  # an answer on its way out, not an error of an
 
 
 def refusal_error(fault: Fault, reason: str, **headers: str) -> RequestRefused:
-    """The end of a request that the edge itself refuses."""
+    """The exception that ends a request with a refusal."""
     return RequestRefused(refusal_reply(fault, reason, headers))
 
 
 def refusal_reply(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:
-    """The answer of the edge itself."""
+    """The reply of a refusal."""
     extra = [(name.replace("_", "-"), value) for name, value in headers.items()]
     if fault in UNREAD:
         extra.append(("connection", "close"))
@@ -131,6 +131,6 @@ def event_reply(
 
 def batch_reply(status: int, counts: Mapping[str, int], said: str, reason: str = "") -> Reply:
     """The answer to a delivery of several events: how many of each."""
-    told = {"status": said, "events": sum(counts.values()), **counts}
-    told |= {"reason": reason} if reason else {}
-    return Reply(status, json.dumps(told).encode(), said=said)
+    body = {"status": said, "events": sum(counts.values()), **counts}
+    body |= {"reason": reason} if reason else {}
+    return Reply(status, json.dumps(body).encode(), said=said)

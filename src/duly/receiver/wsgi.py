@@ -1,4 +1,4 @@
-"""The receiver as a WSGI application: the same path on the server's own threads."""
+"""The receiver as a WSGI application, on the server's own threads."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from urllib.parse import quote
 from duly.receiver.asgi import access, log_request
 from duly.receiver.pipeline import allows, method_not_allowed
 from duly.receiver.request import (
+    HEADER_BYTES,
+    MOST_HEADERS,
     Request,
     declared_length,
+    headers_too_large,
     refuse_encoding,
-    refuse_large_headers,
     refuse_lost_body,
     too_large,
 )
 from duly.receiver.responses import Fault, RequestRefused, refusal_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from duly.inbox.route import Route
     from duly.receiver.responses import Reply
-    from duly.receiver.router import Room, Router
+    from duly.receiver.router import Router
 
 Environ = dict[str, Any]
 CHUNK = 64 * 1024
 
 
-def serve(site: Router, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+def serve(router: Router, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer one request."""
     begun = time.perf_counter()
     method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
     try:
-        reply = dispatch_request(site, environ, method, path)
+        reply = dispatch_request(router, environ, method, path)
     except RequestRefused as problem:
         reply = problem.reply
     if access.isEnabledFor(logging.INFO):
@@ -55,32 +57,32 @@ def status_line(status: int) -> str:
         return f"{status} Status"
 
 
-def dispatch_request(site: Router, environ: Environ, method: str, path: str) -> Reply:
+def dispatch_request(router: Router, environ: Environ, method: str, path: str) -> Reply:
     """The answer to one request, found by its path."""
-    route = site.find_route(path)
+    route = router.routes.get(path) or router.routes.get(path.rstrip("/"))
     if route is None:
-        own = site.answer_own_endpoint_blocking(path, method)
+        own = router.answer_own_endpoint_blocking(path, method)
         if own is not None:
             return own
-        raise refusal_error(Fault.UNKNOWN_SOURCE, "nothing is received here")
-    return receive_delivery(site, route, environ)
+        raise refusal_error(Fault.UNKNOWN_SOURCE, "no source is received here")
+    return receive_delivery(router, route, environ)
 
 
 def receive_delivery(
-    site: Router, route: Route, environ: Environ, request: Request | None = None
+    router: Router, route: Route, environ: Environ, request: Request | None = None
 ) -> Reply:
     """The answer of one source; an adapter knows the request already, in its framework's words."""
     if not allows(route, environ["REQUEST_METHOD"]):
         return method_not_allowed(route)
     request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
-    with site.room() as room:
-        refuse_unreadable_body(environ, request)
-        body = read_body(
-            environ, route.max_body, request.declared, BodyDeadline(site.body_deadline), room
-        )
+    refuse_unreadable_body(environ, request)
+    body = read_body(environ, route.max_body, request.declared, router)
+    try:
         refuse_lost_body(request, body, route.name)
-        return site.receiver.receive_blocking(route, request, body)
+        return router.receiver.receive_blocking(route, request, body)
+    finally:
+        router.release_memory(len(body))
 
 
 def refuse_unreadable_body(environ: Environ, request: Request) -> None:
@@ -93,45 +95,46 @@ def refuse_unreadable_body(environ: Environ, request: Request) -> None:
         )
 
 
-class BodyDeadline:
-    """How long a body may take; a single read that never returns is the server's to end."""
+def read_body(environ: Environ, limit: int, declared: int | None, router: Router) -> bytes:
+    """The whole body. Without a length it is read to its end where the server marks one.
 
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    def check(self) -> None:
-        """Refuse to go on reading."""
-        if time.monotonic() > self._until:
-            raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time")
-
-
-def read_body(
-    environ: Environ, limit: int, declared: int | None, deadline: BodyDeadline, room: Room
-) -> bytes:
-    """The whole body. Without a length it is read to its end where the server marks one."""
+    The memory it takes is the caller's to release; it is released here if the body is refused. A
+    single read that never returns is the server's to end.
+    """
     if declared is not None and declared > limit:
         raise too_large(limit)
     if declared is None and not environ.get("wsgi.input_terminated", False):
         return b""  # as WSGI has it: without a length there is no body that could be read safely
-    stream, chunks, size = environ["wsgi.input"], [], 0
-    most = limit + 1 if declared is None else declared
-    while size < most:
-        chunk: bytes = stream.read(min(CHUNK, most - size))
-        if not chunk:
-            break
-        size += len(chunk)
-        if size > limit:
-            raise too_large(limit)
-        room.grow(len(chunk))
-        chunks.append(chunk)
-        deadline.check()
-    if declared is not None and size < declared:
-        raise refusal_error(Fault.MALFORMED, "the body is shorter than its Content-Length")
+    until = time.monotonic() + router.body_deadline
+    chunks: list[bytes] = []
+    size = taken = 0
+    try:
+        for chunk in chunks_of(environ["wsgi.input"], limit + 1 if declared is None else declared):
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            taken = size
+            router.take_memory(len(chunk), size)
+            chunks.append(chunk)
+            if time.monotonic() > until:
+                raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time")
+        if declared is not None and size < declared:
+            raise refusal_error(Fault.MALFORMED, "the body is shorter than its Content-Length")
+    except BaseException:
+        router.release_memory(taken)
+        raise
     return b"".join(chunks)
 
 
+def chunks_of(stream: Any, most: int) -> Iterator[bytes]:
+    """A stream in pieces, no more of it than so many bytes."""
+    while most > 0 and (chunk := stream.read(min(CHUNK, most))):
+        yield chunk
+        most -= len(chunk)
+
+
 def request_of(environ: Environ) -> Request:
-    """What the gate needs; WSGI joins repeated headers with commas before anybody can see them."""
+    """The parts of a request that verification needs; WSGI has joined repeated headers."""
     headers = {
         name[5:].replace("_", "-").lower(): value
         for name, value in environ.items()
@@ -140,7 +143,8 @@ def request_of(environ: Environ) -> Request:
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
             headers[name.replace("_", "-").lower()] = environ[name]
-    refuse_large_headers([len(name) + len(value) for name, value in headers.items()])
+    if len(headers) > MOST_HEADERS or sum(map(len, [*headers, *headers.values()])) > HEADER_BYTES:
+        raise headers_too_large()
     encoding = headers.get("content-encoding")
     return Request(
         environ["REQUEST_METHOD"],

@@ -1,4 +1,4 @@
-"""One arrival as the gate sees it: header fields whatever their case, raw bytes, URL and time."""
+"""A delivery before verification: headers by lower-case name, raw bytes, URL and time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ lower = str.lower
 
 
 class Delivery:
-    """A request that has been read, and nothing more is known of it."""
+    """A request that was read and is not verified yet."""
 
     __slots__ = ("body", "fields", "method", "now", "url")
 
@@ -128,7 +128,7 @@ def fields_of(headers: object) -> Fields:
 
 
 def fields_with_care(headers: object) -> Fields:
-    """The same for anything but a plain dict of text, and for headers that repeat."""
+    """The headers by lower-case name, from anything but a plain dict, or with repeated names."""
     fields: Fields = {}
     items = getattr(headers, "items", None)
     try:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from duly.core.exports import export_type, old_names
 from duly.webhooks.selectors import join_values, text_of
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.webhooks.handshake import HandshakeReply
-    from duly.webhooks.provider import Provider
+    from duly.webhooks.provider import FieldPlan, Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.selectors import DeliveryReader
     from duly.webhooks.verify import SignatureMatch
@@ -25,12 +24,13 @@ Identity = tuple[str, IdKind, str | None]
 # What stands in for an id; a sender's own id must never look like it.
 STAND_IN: Final = re.compile(r"body_[0-9a-f]{64}")
 LARGEST: Final = 2**63
+# Seconds since 1970 reach this in the year 5138: a larger number counts milliseconds or less.
+SECONDS: Final = 10**11
 # Never kept, from no sender.
 SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
-@dataclass(frozen=True, slots=True)
-class EventFields:
+class EventFields(NamedTuple):
     """The fields of one event.
 
     ``id_kind`` says what the id is worth: only the sender can have written a ``signed`` one; an
@@ -46,7 +46,11 @@ class EventFields:
     type: str | None
     time: datetime | None
     version: int | str | datetime | None
-    json: Any = field(repr=False)
+    json: Any
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in zip(self._fields, self[:-1], strict=False))
+        return f"EventFields({', '.join(shown)})"
 
 
 @export_type
@@ -59,8 +63,8 @@ class VerifiedDelivery:
     """
 
     __slots__ = (
-        "events", "form", "handshake", "json", "provider", "reader", "scheme", "secret", "sent",
-        "unreadable",
+        "body", "events", "form", "handshake", "json", "provider", "reader", "scheme", "secret",
+        "sent", "unreadable",
     )  # fmt: skip
 
     def __init__(self, provider: Provider, match: SignatureMatch, reader: DeliveryReader) -> None:
@@ -71,11 +75,13 @@ class VerifiedDelivery:
         self.secret, self.sent = match.secret, match.sent
         # One event, or one for each item of a batch.
         self.events = read_event_fields(reader, provider, match.scheme)
-        body = reader.body
+        # The raw bytes, as they were signed.
+        self.body = reader.delivery.body
+        parsed = reader.body
         # Why the body is no sound JSON; its ``json`` is None then.
-        self.unreadable: str | None = body.unreadable
-        self.json: Any = body.json
-        self.form: list[tuple[str, str]] = body.form
+        self.unreadable: str | None = parsed.unreadable
+        self.json: Any = None if parsed.unreadable else parsed.document.value
+        self.form: list[tuple[str, str]] = parsed.form
         # The answer, where the delivery is a question of the provider's and no event.
         self.handshake: HandshakeReply | None = None
 
@@ -118,11 +124,6 @@ class VerifiedDelivery:
         return self.event.version
 
     @property
-    def body(self) -> bytes:
-        """The raw bytes, as they were signed."""
-        return self.reader.delivery.body
-
-    @property
     def fingerprint(self) -> bytes:
         """The SHA-256 of the raw body."""
         return hashlib.sha256(self.body).digest()
@@ -163,11 +164,12 @@ def digest_key(content: bytes) -> str:
 def read_event_fields(
     reader: DeliveryReader, provider: Provider, scheme: Scheme[Any]
 ) -> tuple[EventFields, ...]:
-    """The events of a delivery: one, or one for each item of a batch."""
-    items = () if provider.items is None else batch_items(reader, provider)
+    """The fields of each event of a delivery: one event, or one for each item of a batch."""
+    plan = provider.plans.get(id(scheme)) or provider.plan_for(scheme)
+    items = [] if provider.items is None else batch_items(reader, provider)
     if not items:
-        return (event_fields(reader, provider, scheme, None),)
-    return tuple(event_fields(reader, provider, scheme, item) for item in items)
+        return (event_fields(reader, plan, scheme, None),)
+    return tuple([event_fields(reader, plan, scheme, item) for item in items])
 
 
 def batch_items(reader: DeliveryReader, provider: Provider) -> list[Any]:
@@ -182,40 +184,41 @@ def batch_items(reader: DeliveryReader, provider: Provider) -> list[Any]:
 
 
 def event_fields(
-    reader: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+    reader: DeliveryReader, plan: FieldPlan, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> EventFields:
     """The fields of a delivery, or of one item of it."""
-    identifier, kind, replay_key = identity(reader, provider, scheme, item)
-    selectors = provider.selectors
-    types = reader.first_complete(selectors.get("type"), item)
-    times = reader.first_complete(selectors.get("time"), item)
-    versions = reader.first_complete(selectors.get("version"), item)
+    identifier, kind, replay_key = identity(reader, plan, scheme, item)
+    types = reader.select(plan.type, item)
+    times = reader.select(plan.time, item)
+    versions = reader.select(plan.version, item)
     body = reader.body
     return EventFields(
         identifier,
         kind,
         replay_key,
-        None if types is None else ".".join(map(text_of, types)),
-        None if times is None else parse_time(times[0]),
-        None if versions is None else version_of(versions[0]),
+        None if types is None else join_type(types),
+        None if times is None else parse_time(times[0] or first_of(times)),
+        None if versions is None else version_of(versions[0] or first_of(versions)),
         None if body.unreadable else body.document.value if item is None else item,
     )
 
 
 def identity(
-    reader: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+    reader: DeliveryReader, plan: FieldPlan, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> Identity:
     """The id of an event, what it is worth, and the key that guards it where that is little.
 
     A signed id comes before an unsigned one: anyone who repeats a delivery can change, add or leave
     out what is not signed, but must not choose by that which id counts.
     """
-    for parts, signed in provider.id_selectors(scheme):
-        values = reader.all_values(parts, item)
+    for parts, signed in plan.id:
+        values = reader.select((parts,), item)
         if values is None or (len(values) == 1 and isinstance(values[0], bool)):
             continue
         text = join_values(values)
-        if is_storable(text) and not STAND_IN.fullmatch(text):
+        plain = 0 < len(text) <= 4096 and text.isascii() and text.isprintable()
+        stand_in = text.startswith("body_") and STAND_IN.fullmatch(text)
+        if (plain or is_storable(text)) and not stand_in:
             if signed:
                 return text, "signed", None
             return text, "unsigned", digest_key(scheme.dedup_content(reader.delivery))
@@ -224,10 +227,18 @@ def identity(
     return digest_key(scheme.dedup_content(reader.delivery)), "body", None
 
 
+def first_of(values: list[Any]) -> Any:
+    """The first part that is not missing."""
+    return next(value for value in values if value is not None)
+
+
+def join_type(values: list[Any]) -> str:
+    """The parts of a type, joined with a dot."""
+    return ".".join([text_of(value) for value in values if value is not None])
+
+
 def is_storable(text: str) -> bool:
     """Whether an id can be written to a store."""
-    if text.isascii():
-        return 1 <= len(text) <= 4096 and "\0" not in text
     try:
         return 1 <= len(text.encode()) <= 4096 and "\0" not in text
     except UnicodeEncodeError:
@@ -236,6 +247,8 @@ def is_storable(text: str) -> bool:
 
 def parse_time(value: object) -> datetime | None:
     """A time as providers write it: seconds, milliseconds or microseconds since 1970, or ISO."""
+    if value.__class__ is int and 0 <= value < SECONDS:  # nearly always
+        return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
         try:
             value = float(value)
@@ -244,7 +257,7 @@ def parse_time(value: object) -> datetime | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e17:
         return None
     for unit in (1_000_000, 1_000):
-        if value >= 1e8 * unit:  # seconds reach that size in the year 5138
+        if value >= SECONDS / 1000 * unit:
             value = value / unit
             break
     try:

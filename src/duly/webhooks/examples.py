@@ -137,9 +137,9 @@ def signs_url(provider: Provider) -> bool:
             return isinstance(content, UrlAndForm)
 
 
-def in_header(provider: Provider, fact: str) -> bool:
-    """Whether the sender must be told a fact, because no body says it."""
-    selectors = provider.selectors.get(fact)
+def in_header(provider: Provider, name: str) -> bool:
+    """Whether a field travels in a header, so that `sign` must be given it."""
+    selectors = provider.selectors.get(name)
     return selectors is not None and selectors.alternatives[0][0].kind == "header"
 
 
@@ -179,10 +179,10 @@ def key_lines(example: Example) -> list[str]:
 
 
 def arguments(example: Example) -> str:
-    """What `sign` is told apart from the body."""
-    told = {"id": example.id, "type": example.type}
+    """The arguments of `sign` apart from the body."""
+    given = {"id": example.id, "type": example.type}
     words = ["private"] if example.private is not None else []
-    words += [f"{name}={json.dumps(value)}" for name, value in told.items() if value is not None]
+    words += [f"{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
     words.append("now=NOW")
     if example.url is not None:
         words.append("url=source.url")
@@ -206,23 +206,23 @@ def questions(provider: Provider) -> Iterator[bytes]:
     """The bodies of the signed questions that a provider posts."""
     for handshake in provider.handshakes:
         asked = question_values(handshake)
-        if handshake.signed and all(place.startswith("body:") for place in asked):
+        if handshake.signed and all(selector.startswith("body:") for selector in asked):
             yield body_with(asked)
 
 
 def question_values(handshake: Handshake) -> dict[str, object]:
-    """The places that make a delivery this question, and those that its answer is made of."""
+    """The selectors that make a delivery this question, and those that its answer is made of."""
     whole = handshake.reply
     parts: Iterable[object] = (whole,) if isinstance(whole, Echo | Mac) else (whole or {}).values()
-    asked = {place: TOKEN if value is None else value for place, value in handshake.when.items()}
+    asked = {where: TOKEN if value is None else value for where, value in handshake.when.items()}
     return asked | {one.place: TOKEN for one in parts if isinstance(one, Echo | Mac)}
 
 
 def body_with(values: dict[str, object]) -> bytes:
-    """A JSON body that has these values at these places."""
+    """A JSON body in which these selectors find these values."""
     body: dict[str, Any] = {}
-    for place, value in values.items():
-        *way, last = place.removeprefix("body:").split(".")
+    for selector, value in values.items():
+        *way, last = selector.removeprefix("body:").split(".")
         node = body
         for key in way:
             node = node.setdefault(key, {})

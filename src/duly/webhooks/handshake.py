@@ -1,7 +1,7 @@
 """Questions that a provider asks its endpoint before, or while, it sends events.
 
 A profile says which delivery is a question and what the answer is made of. An answer that proves
-knowledge of the secret is only given for plain tokens: otherwise anybody could have the endpoint
+knowledge of the secret is only given for plain tokens: otherwise anyone could have the endpoint
 sign an event for them.
 """
 
@@ -55,8 +55,8 @@ class Echo:
 
     def value(self, reader: DeliveryReader, key: object) -> object:  # noqa: ARG002
         """What the selector finds."""
-        found = reader.first_complete(self.selector)
-        return None if found is None else found[0]
+        found = reader.select(self.selector.alternatives)
+        return None if found is None else next(one for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class Handshake:
             raise UsageError(
                 "a handshake must say when: a delivery that has nothing special is an event"
             )
-        for place in (*self.when, *([] if self.unless is None else [self.unless])):
-            parse_selector(place)
+        for text in (*self.when, *([] if self.unless is None else [self.unless])):
+            parse_selector(text)
 
     def matches(self, reader: DeliveryReader) -> bool:
         """Whether a delivery is this question."""
@@ -118,7 +118,7 @@ class Handshake:
         if self.unless is not None and is_filled(reader, parse_selector(self.unless)):
             return False
         return all(
-            holds_value(reader, parse_selector(place), value) for place, value in self.when.items()
+            holds_value(reader, parse_selector(text), value) for text, value in self.when.items()
         )
 
     def answer(self, reader: DeliveryReader, key: SharedKey | None) -> HandshakeReply | None:

@@ -2,7 +2,7 @@
 
 `verify` never fetches anything. A `Keyset` stands around it: it holds the keys of the last
 document, and when a delivery names a key that is not among them it has the document fetched once
-more, by a function of yours, and judges the delivery again. Anybody can name a key that does not
+more, by a function of yours, and verifies the delivery again. Anyone can name a key that does not
 exist, so a fetch is followed by a pause.
 """
 
@@ -41,7 +41,7 @@ def keys_of(document: Document) -> tuple[Secret, ...]:
     """The public keys of a JWKS document, each under its key id. Keys of other uses pass."""
     listed = listed_keys(document)
     public = {
-        name_of(jwk, place): jwk for place, jwk in enumerate(listed, start=1) if is_public(jwk)
+        name_of(jwk, number): jwk for number, jwk in enumerate(listed, start=1) if is_public(jwk)
     }
     secrets = [
         Secret(jwk, name=name, key_id=key_id(jwk), not_after=end_of(jwk))
@@ -76,14 +76,14 @@ def is_public(jwk: Mapping[str, Any]) -> bool:
 
 def key_id(jwk: Mapping[str, Any]) -> str | None:
     """The id of a key, where it has one."""
-    told = jwk.get("kid")
-    return told if isinstance(told, str) and told else None
+    kid = jwk.get("kid")
+    return kid if isinstance(kid, str) and kid else None
 
 
-def name_of(jwk: Mapping[str, Any], place: int) -> str:
+def name_of(jwk: Mapping[str, Any], number: int) -> str:
     """What a key is called when it matches."""
-    told = "".join(one for one in key_id(jwk) or "" if one.isprintable())
-    return f"{told[:80]} ({place})" if len(told) > 80 else told or f"key {place}"
+    kid = "".join(one for one in key_id(jwk) or "" if one.isprintable())
+    return f"{kid[:80]} ({number})" if len(kid) > 80 else kid or f"key {number}"
 
 
 def end_of(jwk: Mapping[str, Any]) -> datetime | None:
@@ -129,7 +129,7 @@ async def verify_with_keyset(
     now: Moment,
     request: dict[str, Any],
 ) -> VerifiedDelivery:
-    """Judge a delivery, after one fetch where its key is new; the body of both colours."""
+    """Verify a delivery, after one fetch where its key is new; sync and async share this."""
     instant = time() if now is None else seconds_of(now)
     source = keys.source or keys.use_document(await fetch(), instant)
     try:

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from duly.core.errors import UsageError
 from duly.core.exports import export
@@ -23,10 +23,20 @@ from duly.webhooks.selectors import (
 if TYPE_CHECKING:
     from duly.webhooks.handshake import Handshake
 
-IdSelectors = tuple[tuple[tuple[Selector, ...], bool], ...]
+Alternatives = tuple[tuple[Selector, ...], ...]
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 # Where a sender signs the time of each attempt anew, and clocks are kept by NTP, far too much.
 TOLERANCE: Final = timedelta(seconds=300)
+
+
+class FieldPlan(NamedTuple):
+    """Where the fields of an event are, under one scheme."""
+
+    # Each alternative, and whether the scheme signs it.
+    id: tuple[tuple[tuple[Selector, ...], bool], ...]
+    type: Alternatives
+    time: Alternatives
+    version: Alternatives
 
 
 @export
@@ -49,7 +59,7 @@ class Provider:
         item: the key within an item of that list that holds the event.
         sent_at: where the signed body says when it was sent, for schemes that sign no time.
         form_json: the field that holds the JSON when the body is a form.
-        id_stable: whether retries carry the same id; None where nobody says so.
+        id_stable: whether retries carry the same id; None where it is not published.
         tolerance: how old a signed time may be; None for any age.
         ack_timeout: how long the provider waits for an answer, where that is known.
         retry_horizon: for how long the provider may send an event again.
@@ -92,10 +102,8 @@ class Provider:
     # The keys on the way to the id in the body, as they are written there.
     id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     sent_at_selector: Selector | None = field(init=False, repr=False, compare=False)
-    # For each scheme, by its identity: the selectors of the event id, and whether each is signed.
-    _id_selectors: dict[int, IdSelectors] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
+    # By the identity of each scheme: where the fields are, and which ids it signs.
+    plans: dict[int, FieldPlan] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if kind(self.name) != "a str" or not NAME.fullmatch(self.name):
@@ -111,17 +119,19 @@ class Provider:
         object.__setattr__(self, "sent_at_selector", sent)
         checked_behaviour(self)
 
-    def id_selectors(self, scheme: Scheme[Any]) -> IdSelectors:
-        """Where the id is looked for: what a scheme covers first, the rest after it."""
-        known = self._id_selectors.get(id(scheme))
-        if known is None:
-            listed = self.selectors.get("id")
-            alternatives = () if listed is None else listed.alternatives
-            found = [(parts, all(map(scheme.covers, parts))) for parts in alternatives]
-            known = tuple(sorted(found, key=lambda one: not one[1]))
+    def plan_for(self, scheme: Scheme[Any]) -> FieldPlan:
+        """Where the fields are under a scheme: the ids that it covers come before the others."""
+        plan = self.plans.get(id(scheme))
+        if plan is None:
+            found = {name: listed.alternatives for name, listed in self.selectors.items()}
+            ids = [(parts, all(map(scheme.covers, parts))) for parts in found.get("id", ())]
+            plan = FieldPlan(
+                tuple(sorted(ids, key=lambda one: not one[1])),
+                *[found.get(name, ()) for name in ("type", "time", "version")],
+            )
             if any(scheme is one for one in self.schemes):  # it lives as long as this profile
-                self._id_selectors[id(scheme)] = known
-        return known
+                self.plans[id(scheme)] = plan
+        return plan
 
 
 def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:

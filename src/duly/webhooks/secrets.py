@@ -114,7 +114,7 @@ def problem_with(value: object) -> str | None:
     if not isinstance(value, str | bytes | Mapping):
         return f"a secret must be a string or bytes, not {kind(value)}: check your settings"
     if not value:
-        return "a secret must not be empty: anybody could sign with it; check your settings"
+        return "a secret must not be empty: anyone could sign with it; check your settings"
     if isinstance(value, str):
         if value != value.strip() and not value.startswith("-----BEGIN"):
             return "a secret must not begin or end with white space: use value.strip()"
@@ -162,7 +162,7 @@ def hide(given: object) -> Any:
 
 
 def secrets_of(given: Any) -> tuple[Secret, ...]:
-    """Whatever way the secrets of a source were given: one, several, or by name."""
+    """The secrets of a source, given as one, as several, or by name."""
     given = hide(given)
     found = secrets_or_problems(given)
     problem = next((one for one in found if isinstance(one, str)), None)
@@ -173,7 +173,9 @@ def secrets_of(given: Any) -> tuple[Secret, ...]:
         raise UsageError(
             "a source must have at least one secret: without it nothing can be verified"
         )
-    return with_unique_names([one.named(str(place)) for place, one in enumerate(secrets, start=1)])
+    return with_unique_names(
+        [one.named(str(number)) for number, one in enumerate(secrets, start=1)]
+    )
 
 
 def secrets_or_problems(hidden: Hidden) -> list[Secret | str]:

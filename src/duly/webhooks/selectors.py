@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from duly.core.errors import UsageError
-from duly.webhooks.strict_json import ParsedBody
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.webhooks.delivery import Delivery
-    from duly.webhooks.provider import Provider
-    from duly.webhooks.strict_json import Limits
+    from duly.webhooks.strict_json import ParsedBody
 
 KINDS: Final = ("header", "body", "form", "query")
 FORM: Final = "application/x-www-form-urlencoded"
@@ -84,42 +84,41 @@ def parse_alternatives(text: str) -> SelectorAlternatives:
     return found
 
 
-class DeliveryReader:
+class DeliveryReader(NamedTuple):
     """A delivery and its parsed body, from which selectors take their values."""
 
-    __slots__ = ("body", "delivery")
+    delivery: Delivery
+    body: ParsedBody
 
-    def __init__(self, delivery: Delivery, limits: Limits, provider: Provider) -> None:
-        self.delivery = delivery
-        self.body = ParsedBody(delivery.body, limits, provider)
-
-    def first_complete(
-        self, selectors: SelectorAlternatives | None, node: object = None
+    def select(
+        self, alternatives: Sequence[tuple[Selector, ...]], node: object = None
     ) -> list[Any] | None:
-        """The values of the first complete alternative; body selectors start at ``node``."""
-        for parts in () if selectors is None else selectors.alternatives:
-            found = self.all_values(parts, node)
-            if found is not None:
-                return [value for value in found if value is not None]
-        return None
+        """The values of the first complete alternative, None for its optional parts.
 
-    def all_values(self, parts: tuple[Selector, ...], node: object = None) -> list[Any] | None:
-        """The values of all parts, None for optional ones; None if any other is missing."""
-        found: list[Any] = []
-        for part in parts:
-            value = self.value(part, node)
-            if value is None and not part.optional:
-                return None
-            found.append(value)
-        return found
+        Selectors of the body start at ``node``, at the document where there is none.
+        """
+        body = self.body
+        start = body.document.value if node is None else node
+        for parts in alternatives:
+            found: list[Any] = []
+            for part in parts:
+                if part.kind == "body":
+                    value: object = body.value_at(part.path, start)
+                else:
+                    value = self.value(part)
+                if value is None and not part.optional:
+                    break
+                found.append(value)
+            else:
+                return found
+        return None
 
     def value(self, selector: Selector, node: object = None) -> str | int | float | None:
         """One plain value; None where there is none, or more than one."""
         kind = selector.kind
         if kind == "body":
-            return self.body.value_at(
-                selector.path, self.body.document.value if node is None else node
-            )
+            start = self.body.document.value if node is None else node
+            return self.body.value_at(selector.path, start)
         if kind == "header":
             return self.delivery.header_text(selector.name)
         if kind == "form":
@@ -143,6 +142,8 @@ def single_value(values: list[str]) -> str | None:
 
 def join_values(values: list[Any]) -> str:
     """The parts of an id as one text: several as a JSON list, so that no two lists are one text."""
+    if len(values) == 1 and values[0].__class__ is str and not values[0].startswith("["):
+        return str(values[0])
     texts = [None if value is None else text_of(value) for value in values]
     if len(texts) == 1 and texts[0] is not None and not texts[0].startswith("["):
         return texts[0]

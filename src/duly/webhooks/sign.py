@@ -129,13 +129,13 @@ def checked_headers(headers: object) -> list[tuple[str, str]]:
 def add_event_headers(draft: Draft, provider: Provider, event_type: str | None) -> None:
     """The headers that name the event, where this provider has such."""
     given = {name.lower() for name in draft.headers}
-    for fact, value in (("id", draft.id), ("type", event_type)):
-        selector = header_of(provider.selectors.get(fact))
+    for name, value in (("id", draft.id), ("type", event_type)):
+        selector = header_of(provider.selectors.get(name))
         if selector is not None and value is not None and selector.name not in given:
             draft.set_header(selector.spelled, value)
 
 
 def header_of(selectors: SelectorAlternatives | None) -> Selector | None:
-    """The header that holds a fact, where it is a header at all."""
+    """The header that holds a field, where it is a header at all."""
     first = None if selectors is None else selectors.alternatives[0][0]
     return first if first is not None and first.kind == "header" else None

@@ -100,7 +100,7 @@ class Source:
         return tuple(parse_form(body)) if is_form else ()
 
     def texts_to_hide(self) -> list[str]:
-        """The secrets as texts, for whoever must keep them out of what people read."""
+        """The secrets as texts, to keep them out of logs and listings."""
         return [text for secret in self.secrets if (text := secret.text()) is not None]
 
     def __repr__(self) -> str:

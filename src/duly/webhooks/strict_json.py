@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ class UnreadableBody(ValueError):
     """A body that is not read; the message says why, without quoting it."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonDocument:
-    """A JSON value, and the keys that objects in it, told by their id, name more than once."""
+class JsonDocument(NamedTuple):
+    """A JSON value, and which of its objects (by identity) have which keys more than once."""
 
     value: Any
     repeated: Repeated
@@ -122,15 +121,17 @@ def parse_json(
     """
     if len(raw) > limits.size:
         raise UnreadableBody(f"it is larger than {limits.size:,} bytes")
-    if deeper_than(limits.depth, raw):
+    if raw.count(b"[") + raw.count(b"{") > limits.depth and deeper_than(limits.depth, raw):
         raise UnreadableBody(f"it is nested deeper than {limits.depth} levels")
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode()
-        if has_long_number(raw, limits):
+        if len(raw) > limits.digits and ZERO * (limits.digits + 1) in raw.translate(ONE_DIGIT):
             found = decode_json_with_care(text, limits)
         else:
             plain = watched is not None and keys_are_unique(raw, watched)
-            found = JsonDocument(PLAIN.decode(text), {}) if plain else decode_json(text, limits)
+            found = (
+                JsonDocument(decode_text(PLAIN, text), {}) if plain else decode_json(text, limits)
+            )
     except UnicodeDecodeError:
         raise UnreadableBody("it is not UTF-8") from None
     except UnreadableBody:
@@ -146,11 +147,6 @@ class RepeatedKey(Exception):
     """An object names one of its keys more than once."""
 
 
-def has_long_number(raw: bytes, limits: Limits) -> bool:
-    """Whether there are so many digits in a row that every number must be looked at."""
-    return len(raw) > limits.digits and ZERO * (limits.digits + 1) in raw.translate(ONE_DIGIT)
-
-
 def keys_are_unique(raw: bytes, keys: tuple[bytes, ...]) -> bool:
     """Whether none of these keys can be there twice; only an escape could write one otherwise."""
     if not keys:
@@ -159,10 +155,19 @@ def keys_are_unique(raw: bytes, keys: tuple[bytes, ...]) -> bool:
     return not escaped and all([raw.count(key) <= 1 for key in keys])
 
 
+def decode_text(decoder: json.JSONDecoder, text: str) -> Any:
+    """The value of a text: in one step where no space is around it, which is faster."""
+    if text[:1] in ("{", "["):
+        value, end = decoder.raw_decode(text)
+        if end == len(text):
+            return value
+    return decoder.decode(text)
+
+
 def decode_json(text: str, limits: Limits) -> JsonDocument:
     """The value, read at full speed as long as nothing is repeated."""
     try:
-        return JsonDocument(QUICK.decode(text), {})
+        return JsonDocument(decode_text(QUICK, text), {})
     except RepeatedKey:
         return decode_json_with_care(text, limits)
 
@@ -242,8 +247,6 @@ class CarefulDecoder:
 
 def deeper_than(depth: int, raw: bytes) -> bool:
     """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
-    if raw.count(b"[") + raw.count(b"{") <= depth:
-        return False
     left = brackets(raw)
     for _ in range(depth):
         shorter = left.replace(b"[]", b"")
@@ -271,7 +274,7 @@ def is_encodable(value: object) -> bool:
 
 
 def looks_like_form(raw: bytes) -> bool:
-    """Whether a body is a form: told by the body, which is signed, not by its label."""
+    """Whether a body is a form, by its bytes, which are signed, and not by its content type."""
     start = raw[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     return b"=" in raw and start not in JSON_STARTS
 

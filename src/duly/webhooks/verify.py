@@ -12,12 +12,13 @@ from duly.webhooks.schemes.hmac import SharedKey
 from duly.webhooks.secrets import hide
 from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.source import Source
+from duly.webhooks.strict_json import ParsedBody
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.webhooks.delivery import Headers, Moment
-    from duly.webhooks.handshake import HandshakeReply
+    from duly.webhooks.handshake import Handshake, HandshakeReply
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import LoadedKey, Scheme
     from duly.webhooks.secrets import Secrets
@@ -96,11 +97,11 @@ def source_of(source: object, secrets: object) -> Source:
 
 
 def delivery_of(
-    source: Source, headers: Headers, body: bytes, *, now: Moment, url: str | None, method: str
+    source: Source, headers: Headers, body: bytes, *, now: Moment, url: Any, method: Any
 ) -> Delivery:
     """The delivery that the caller passed, each part checked."""
     moment = time() if now is None else seconds_of(now)
-    if not all(isinstance(one, str) for one in (method, url or "")):
+    if not isinstance(method, str) or not (url is None or isinstance(url, str)):
         raise UsageError("url and method must be strings: use str(request.url) and request.method")
     raw = body if body.__class__ is bytes else checked_body(body)
     return Delivery(fields_of(headers), raw, source.url if url is None else url, method, moment)
@@ -126,9 +127,9 @@ def match_signature(source: Source, delivery: Delivery) -> SignatureMatch:
         secret, sent = scheme.check(delivery, active)
         if sent is None and provider.sent_at_selector is not None:
             # Only the sender can have left the time out of a signed body.
-            reader = DeliveryReader(delivery, source.limits, provider)
-            told = parse_time(reader.value(provider.sent_at_selector))
-            sent = None if told is None else told.timestamp()
+            reader = DeliveryReader(delivery, ParsedBody(delivery.body, source.limits, provider))
+            sent_at = parse_time(reader.value(provider.sent_at_selector))
+            sent = None if sent_at is None else sent_at.timestamp()
         if sent is not None and source.tolerance is not None:
             age = delivery.now - sent
             if not -source.ahead <= age <= source.tolerance:
@@ -160,23 +161,25 @@ def active_keys(keys: Sequence[LoadedKey[Any]], now: float) -> Sequence[LoadedKe
 def verify_delivery(source: Source, delivery: Delivery) -> VerifiedDelivery:
     """Check the signature, then read the events."""
     match = match_signature(source, delivery)
-    reader = match.reader or DeliveryReader(delivery, source.limits, source.provider)
-    verified = VerifiedDelivery(source.provider, match, reader)
+    provider = source.provider
+    reader = match.reader or DeliveryReader(
+        delivery, ParsedBody(delivery.body, source.limits, provider)
+    )
+    # First: a key that is there twice makes the body unreadable, also if only a handshake has it.
+    reply = answer_signed_handshake(match, reader, provider.handshakes)
+    verified = VerifiedDelivery(provider, match, reader)
+    verified.handshake = reply
     if source.more_to_check:
-        inspect_body(source, verified, match.keys)
+        inspect_body(source, verified)
     return verified
 
 
-def inspect_body(
-    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
-) -> None:
-    """Answer a signed handshake, or refuse what this source does not take for an event."""
+def inspect_body(source: Source, verified: VerifiedDelivery) -> None:
+    """Refuse what this source does not take for an event."""
     if verified.scheme.reads_body and verified.unreadable is not None:
         raise Rejected(Code.MALFORMED, f"the body cannot be read: {verified.unreadable}")
-    if source.provider.handshakes:
-        verified.handshake = answer_signed_handshake(source, verified, keys)
-        if verified.handshake is not None:
-            return  # a question is no event: it needs no id
+    if verified.handshake is not None:
+        return  # a question is no event: it needs no id
     if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.events):
         raise Rejected(Code.MALFORMED, "the delivery names no event id, which this source refuses")
     if source.parse == "require" and (
@@ -206,7 +209,12 @@ def answer_handshake(  # what a request is made of, each by its name
     `VerifiedDelivery.handshake` holds the answer.
     """
     delivery = delivery_of(source, headers, body, now=now, url=url, method=method)
-    reader = DeliveryReader(delivery, source.limits, source.provider)
+    return answer_unsigned_handshake(source, delivery)
+
+
+def answer_unsigned_handshake(source: Source, delivery: Delivery) -> HandshakeReply | None:
+    """The answer to a question that comes without a signature; None if it is none."""
+    reader = DeliveryReader(delivery, ParsedBody(delivery.body, source.limits, source.provider))
     active = [held for _, keys in source.schemes for held in active_keys(keys, delivery.now)]
     shared = next((held.key for held in active if isinstance(held.key, SharedKey)), None)
     for handshake in source.provider.handshakes:
@@ -216,12 +224,11 @@ def answer_handshake(  # what a request is made of, each by its name
 
 
 def answer_signed_handshake(
-    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
+    match: SignatureMatch, reader: DeliveryReader, handshakes: Sequence[Handshake]
 ) -> HandshakeReply | None:
     """The answer to a signed question, made with the secret that signed it."""
-    key = next(held.key for held in keys if held.secret.name == verified.secret)
-    shared = key if isinstance(key, SharedKey) else None
-    for handshake in source.provider.handshakes:
-        if handshake.signed and handshake.matches(verified.reader):
-            return handshake.answer(verified.reader, shared)
+    for handshake in handshakes:
+        if handshake.signed and handshake.matches(reader):
+            key = next(held.key for held in match.keys if held.secret.name == match.secret)
+            return handshake.answer(reader, key if isinstance(key, SharedKey) else None)
     return None

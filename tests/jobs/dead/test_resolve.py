@@ -66,7 +66,7 @@ def parked(desk: Desk) -> tuple[Charge, str]:
     desk.work()
     [letter] = letters(desk, name=desk.name)
     assert letter.failure is not None
-    assert "nobody knows whether effect 'charge' happened" in letter.failure.message
+    assert "it is unknown whether effect 'charge' happened" in letter.failure.message
     assert [(one.name, one.key) for one in letter.unknown] == [("charge", charge.keys[0])]
     return charge, letter.id
 

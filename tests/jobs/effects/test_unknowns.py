@@ -44,7 +44,7 @@ def test_a_later_call_that_certainly_did_not_happen_says_nothing_of_an_earlier_o
 
     assert bench.states() == UNKNOWN
     bench.take_over()
-    with pytest.raises(duly.Dead, match="nobody knows whether effect 'charge'"):
+    with pytest.raises(duly.Dead, match="it is unknown whether effect 'charge'"):
         bench.effect(lambda: pytest.fail("a third call"), unknown="park")
 
 

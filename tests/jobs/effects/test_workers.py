@@ -88,7 +88,7 @@ def test_an_unknown_step_that_is_to_be_parked_makes_a_dead_letter_before_its_att
     assert (worked.retried, worked.dead) == (1, 1)
     assert len(calls) == 1
     assert desk.jobs() == [(made.id, "dead")]
-    assert "nobody knows whether effect 'charge' happened" in desk.error()
+    assert "it is unknown whether effect 'charge' happened" in desk.error()
 
 
 @everywhere

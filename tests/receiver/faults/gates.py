@@ -102,4 +102,4 @@ def queued(app: duly.Duly, way: str, number: int) -> None:
     """Wait until so many deliveries wait for the next batch."""
     receiver = app.receiver
     lane: Any = receiver._group_commit if way == "asgi" else receiver._thread_group_commit
-    until(lambda: len(lane._queue) == number or None)
+    until(lambda: len(lane._queue.tickets) == number or None)

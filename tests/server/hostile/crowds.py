@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # Between two healthy requests, so that they fill no queue by themselves.
 PAUSE = 0.02
+# A machine that is late with that pause is late with everything, and with a request, which takes
+# several processes some turns each, so many times as much.
+TURNS = 10
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Healthy:
 
     said: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
+    late: float = 0.0  # by how much the machine was late with a pause, at worst
 
     def latency(self, share: float) -> float:
         """The time within which this share of them was answered, in milliseconds."""
@@ -35,14 +39,15 @@ class Healthy:
     def __str__(self) -> str:
         return (
             f"{len(self.seconds)} healthy requests, p50 {self.latency(0.5):.1f} ms, "
-            f"p99 {self.latency(0.99):.1f} ms, slowest {self.latency(1):.1f} ms"
+            f"p99 {self.latency(0.99):.1f} ms, slowest {self.latency(1):.1f} ms, "
+            f"the machine {1000 * self.late:.1f} ms late"
         )
 
     def check(self, *, at_least: int, within: float) -> None:
-        """All were accepted, and the slowest of them in time."""
+        """All were accepted, and the slowest of them in time, as far as the machine let them."""
         assert set(self.said) == {"accepted"}, self.said
         assert self.said["accepted"] >= at_least, self.said
-        assert max(self.seconds) < within, self
+        assert max(self.seconds) < within + TURNS * self.late, self
 
 
 @asynccontextmanager
@@ -65,7 +70,9 @@ async def keep_sending(address: Address, name: str, seen: Healthy) -> None:
         answer = await sent(address, delivery(f"{name}_{number}"))
         seen.seconds.append(time.perf_counter() - begun)
         seen.said["no answer" if answer is None else answer.said] += 1
+        begun = time.perf_counter()
         await asyncio.sleep(PAUSE)
+        seen.late = max(seen.late, time.perf_counter() - begun - PAUSE)
 
 
 async def sent(address: Address, raw: bytes) -> Answer | None:

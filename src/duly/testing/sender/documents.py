@@ -10,7 +10,7 @@ from duly.core.errors import Parameter, UsageError
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.event_fields import batch_items
 from duly.webhooks.selectors import DeliveryReader, Selector
-from duly.webhooks.strict_json import DEFAULT_LIMITS
+from duly.webhooks.strict_json import DEFAULT_LIMITS, ParsedBody
 
 if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
@@ -31,9 +31,8 @@ class Document:
 
     def _load(self, body: bytes) -> None:
         self.body = body
-        self._reading = DeliveryReader(
-            Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, self._provider
-        )
+        parsed = ParsedBody(body, DEFAULT_LIMITS, self._provider)
+        self._reading = DeliveryReader(Delivery({}, body, None, "POST", 0.0), parsed)
         batch = self._provider.items is not None
         self._items = batch_items(self._reading, self._provider) if batch else []
 
@@ -44,7 +43,7 @@ class Document:
 
     def complete_values(self, places: tuple[Selector, ...]) -> list[Any] | None:
         """The values of these places, None where one that must be there is missing."""
-        return self._reading.all_values(places, self._event)
+        return self._reading.select((places,), self._event)
 
     def value(self, place: Selector) -> Plain | None:
         """The value of one place."""

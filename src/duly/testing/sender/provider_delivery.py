@@ -14,7 +14,7 @@ from duly.webhooks.delivery import Delivery, fields_of
 from duly.webhooks.event_fields import EventFields, read_event_fields
 from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.sign import Signed, fitting_scheme, sign
-from duly.webhooks.strict_json import DEFAULT_LIMITS
+from duly.webhooks.strict_json import DEFAULT_LIMITS, ParsedBody
 from duly.webhooks.wording import describe_content, signs_time
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def moment_of(age: timedelta) -> datetime:
 
 def reading_of(signed: Signed, provider: Provider) -> DeliveryReader:
     """A delivery as its receiver will read it."""
-    return DeliveryReader(as_delivery(signed), DEFAULT_LIMITS, provider)
+    return DeliveryReader(as_delivery(signed), ParsedBody(signed.body, DEFAULT_LIMITS, provider))
 
 
 def unreadable_reason(signed: Signed, provider: Provider) -> str | None:

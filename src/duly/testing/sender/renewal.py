@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.event_fields import batch_items, parse_time
 from duly.webhooks.selectors import DeliveryReader
-from duly.webhooks.strict_json import DEFAULT_LIMITS
+from duly.webhooks.strict_json import DEFAULT_LIMITS, ParsedBody
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +79,8 @@ def shift_times(
 def times_in(provider: Provider, body: bytes) -> Iterator[EventTime]:
     """The times of the events in a JSON body."""
     spot = provider.selectors.get("time")
-    reading = DeliveryReader(Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, provider)
+    parsed = ParsedBody(body, DEFAULT_LIMITS, provider)
+    reading = DeliveryReader(Delivery({}, body, None, "POST", 0.0), parsed)
     places = [] if spot is None else [one for parts in spot.alternatives for one in parts]
     if any(place.kind == "header" for place in places):
         return

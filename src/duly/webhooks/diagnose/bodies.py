@@ -94,8 +94,8 @@ def undo_form_decoding(case: RejectedCase) -> Iterator[bytes]:
     field = case.source.provider.form_json
     if field is not None:
         yield from (f"{field}=".encode() + write(body).encode() for write in (quote_plus, quote))
-    told = (case.delivery.header_text("content-type") or FORM).partition(";")[0].strip().lower()
-    pairs = pairs_of(case) if told == FORM else []
+    stated = (case.delivery.header_text("content-type") or FORM).partition(";")[0].strip().lower()
+    pairs = pairs_of(case) if stated == FORM else []
     for write, safe in ((quote_plus, ""), (quote, ""), (quote_plus, "*"), (quote_plus, "*@")):
         for mercy in ("strict", "surrogatepass"):
             try:
@@ -191,12 +191,12 @@ def suspect_empty_body(case: RejectedCase) -> Iterator[Guess]:
 
 def suspect_body_length(case: RejectedCase) -> Iterator[Guess]:
     """Not as long as the sender says; a decompressed body is another matter."""
-    told = (case.delivery.header_text("content-length") or "").strip()
+    stated = (case.delivery.header_text("content-length") or "").strip()
     size = len(case.delivery.body)
-    plain = told.isascii() and told.isdigit() and len(told) < 16
-    if plain and int(told) != size and not case.delivery.has("content-encoding"):
+    plain = stated.isascii() and stated.isdigit() and len(stated) < 16
+    if plain and int(stated) != size and not case.delivery.has("content-encoding"):
         yield (
-            f"The body has {size} bytes where Content-Length says {int(told)}: it was cut or "
+            f"The body has {size} bytes where Content-Length says {int(stated)}: it was cut or "
             f"changed before it was verified, so {RAW}."
         )
 

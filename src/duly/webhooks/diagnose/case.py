@@ -2,7 +2,7 @@
 
 A suspicion yields guesses. A guess is a sentence, where the evidence is plain, or a `Trial`: a
 source and a delivery that differ from the given ones in one respect. If the trial verifies, its
-sentence is the explanation, and it is proved: nobody without the secret could have made it so.
+sentence is the explanation, and it is proved: only the secret could have made it so.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RejectedCase:
     """A delivery that was rejected, and everything that is known about it.
 
     ``lenient`` is the source without its limits of time and taste: what it verifies has a good
-    signature, whatever else may be wrong.
+    signature, though something else may be wrong.
     """
 
     source: Source

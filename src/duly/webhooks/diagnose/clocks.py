@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from duly.webhooks.diagnose.case import Guess, RejectedCase, source_like, try_verify
 from duly.webhooks.event_fields import VerifiedDelivery, parse_iso_time
+from duly.webhooks.schemes.encodings import UNITS
 from duly.webhooks.schemes.signature import Signature
-from duly.webhooks.schemes.timestamps import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,9 +108,9 @@ def suspect_changed_time(case: RejectedCase) -> Iterator[Guess]:
         header: str | None = getattr(scheme, "time_header", None)
         if header is None:
             continue
-        told = case.delivery.header_text(header) or ""
-        for candidate in likely_times(told, case.delivery.header_text("date") or ""):
-            if candidate != told:
+        stated = case.delivery.header_text(header) or ""
+        for candidate in likely_times(stated, case.delivery.header_text("date") or ""):
+            if candidate != stated:
                 yield case.trial(
                     f"The header {header} was changed on the way: the signature was made for the "
                     f"time {candidate}.",
@@ -118,10 +118,10 @@ def suspect_changed_time(case: RejectedCase) -> Iterator[Guess]:
                 )
 
 
-def likely_times(told: str, date: str) -> dict[str, None]:
+def likely_times(stated: str, date: str) -> dict[str, None]:
     """The times that a sender may have written, in seconds or in a finer unit."""
-    found = [int(one) for one in NUMBER.findall(told[:100])[:3]]
-    found += [int(one) for one in (parse_date(told), parse_date(date)) if one is not None]
+    found = [int(one) for one in NUMBER.findall(stated[:100])[:3]]
+    found += [int(one) for one in (parse_date(stated), parse_date(date)) if one is not None]
     near = [one + slip for one in found for slip in SLIPS]
     near += [one // per for one in found for per in (1_000, 1_000_000)]
     near += [one * per for one in found for per in (1_000, 1_000_000)]

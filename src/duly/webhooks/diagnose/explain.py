@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secrets
 
-# More names than this help nobody.
+# More names than this do not help.
 MOST_NAMES = 8
 UNEXPLAINED, UNFINISHED = "unexplained", "unfinished"
 # Every kind of diagnosis there is.

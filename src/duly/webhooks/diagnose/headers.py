@@ -67,7 +67,7 @@ def strip_quotes(value: Any) -> Any:
 
 
 def suspect_missing_signature(case: RejectedCase) -> Iterator[Guess]:
-    """No signature at all, or somebody else's."""
+    """No signature at all, or that of another provider."""
     if any(case.present_schemes()):
         return
     expected = case.schemes[0].describe_location()
@@ -99,7 +99,7 @@ def likely_sender(case: RejectedCase) -> Provider | None:
 
 
 def count_known_headers(provider: Provider, delivery: Delivery) -> int:
-    """How many of the headers that hold a provider's facts are there."""
+    """How many of the headers that hold a provider's fields are there."""
     names = {
         part.name
         for selectors in provider.selectors.values()

@@ -122,7 +122,7 @@ def suspect_key_id(case: RejectedCase) -> Iterator[Guess]:
 
 
 def without_key_id(secret: Secret) -> Secret:
-    """A key as if nobody had given it an id."""
+    """A key without its id."""
     return Secret(secret.reveal(), name=secret.name)
 
 

@@ -79,8 +79,8 @@ def first_value(delivery: Delivery, name: str) -> str:
 
 def forwarded_values(delivery: Delivery, wanted: str) -> list[str]:
     """What the standard header for proxies says."""
-    told = FORWARDED.findall((delivery.header_text("forwarded") or "")[:2000])
-    return [value for name, value in told if name.lower() == wanted]
+    stated = FORWARDED.findall((delivery.header_text("forwarded") or "")[:2000])
+    return [value for name, value in stated if name.lower() == wanted]
 
 
 def protocols(delivery: Delivery) -> list[str]:
@@ -93,9 +93,9 @@ def protocols(delivery: Delivery) -> list[str]:
 
 def own_hosts(delivery: Delivery, parts: SplitResult) -> list[str]:
     """The names that the endpoint may have."""
-    told = [first_value(delivery, name) for name in HOSTS]
+    stated = [first_value(delivery, name) for name in HOSTS]
     own = [parts.netloc, parts.netloc.rpartition("@")[2]]
-    return unique([*own, *told, *forwarded_values(delivery, "host")])
+    return unique([*own, *stated, *forwarded_values(delivery, "host")])
 
 
 def ports(host: str, delivery: Delivery) -> list[str]:
@@ -110,8 +110,8 @@ def own_targets(delivery: Delivery, parts: SplitResult) -> Iterator[str]:
     query = f"?{parts.query}" if parts.query else ""
     yield parts.path + query
     for name in TARGETS:
-        told = first_value(delivery, name)
-        target = "/" + told.split("://", 1)[1].partition("/")[2] if "://" in told else told
+        stated = first_value(delivery, name)
+        target = "/" + stated.split("://", 1)[1].partition("/")[2] if "://" in stated else stated
         yield from (target, target + query)
     for path in likely_paths(delivery, parts.path):
         yield from (path + query, path, f"{path}#{parts.fragment}")
@@ -121,10 +121,10 @@ def likely_paths(delivery: Delivery, path: str) -> Iterator[str]:
     """The path with and without its last slash, a prefix, its first parts, and its escapes."""
     yield from (path, path.rstrip("/"), path.rstrip("/") + "/")
     for name in PREFIXES:
-        told = first_value(delivery, name).rstrip("/")
-        yield from (told + path, told + path.rstrip("/"))
-    for place in (match.start() for match in islice(re.finditer("/", path), 1, 6)):
-        yield path[place:]
+        stated = first_value(delivery, name).rstrip("/")
+        yield from (stated + path, stated + path.rstrip("/"))
+    for start in (match.start() for match in islice(re.finditer("/", path), 1, 6)):
+        yield path[start:]
     plain = path.encode("utf-8", "replace")
     yield from (unquote(path), quote(plain, safe="/%"), quote(plain))
 

@@ -1,4 +1,4 @@
-"""Signatures and keys as text: hex and base64, read strictly."""
+"""Signatures, keys and signed times as text: hex, base64 and plain digits, read strictly."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from duly.core.errors import UsageError
+from duly.core.errors import Code, Rejected, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def hex_text(raw: bytes) -> bytes:
-    """Two small digits for each byte."""
-    return raw.hex().encode()
 
 
 def base64_text(raw: bytes) -> bytes:
@@ -30,7 +25,7 @@ def base64url_text(raw: bytes) -> bytes:
 
 # How the bytes of a signature are written.
 ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "hex": hex_text,
+    "hex": binascii.hexlify,
     "base64": base64_text,
     "base64url": base64url_text,
 }
@@ -87,3 +82,27 @@ def is_key_file(raw: bytes) -> bool:
     """Whether bytes are a key of the asymmetric kind: PEM, or the DER of an Ed25519 public key."""
     pem = raw.startswith(b"-----BEGIN ") and b"-----END " in raw
     return pem or raw.startswith(bytes.fromhex("302a300506032b6570032100"))
+
+
+# Per second, with room until the year 33658; the finer units need their own digits on top.
+UNITS = {"s": (1, 12), "ms": (1_000, 15), "us": (1_000_000, 18)}
+
+
+def checked_unit(unit: str) -> str:
+    """A unit that is known."""
+    if unit not in UNITS:
+        raise UsageError(f"unit must be one of {', '.join(UNITS)}, not {unit!r:.40}")
+    return unit
+
+
+def parse_timestamp(timestamp: bytes, unit: str) -> float:
+    """A timestamp as seconds since 1970. No signs, spaces, dots, underscores or exponents."""
+    per_second, digits = UNITS[unit]
+    if not timestamp.isdigit() or len(timestamp) > digits:
+        raise Rejected(Code.MALFORMED, "the timestamp is not a plain number")
+    return int(timestamp) / per_second
+
+
+def format_timestamp(timestamp: int, unit: str) -> bytes:
+    """Whole seconds as this sender writes them."""
+    return str(timestamp * UNITS[unit][0]).encode()

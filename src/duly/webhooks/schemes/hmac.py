@@ -85,7 +85,7 @@ def read_key(secret: Secret, form: str) -> SharedKey | None:
     """The same, silent, so that no frame that raises holds the value."""
     value = secret.reveal()
     raw = FORMS[form][0](value) if isinstance(value, str) else value
-    # A public key is known to everybody: as a shared secret it would let anybody sign.
+    # A public key is no secret: as a shared secret it would let anyone sign.
     usable = isinstance(raw, bytes) and not is_key_file(raw) and not hex_in_base64(value, form)
     return SharedKey(raw) if usable and isinstance(raw, bytes) else None
 
@@ -160,7 +160,7 @@ class Hmac(Signature[SharedKey]):
 class PlainDigest(Signature[SharedKey]):
     """A hash over the secret and the content, for the old signatures that are no HMAC.
 
-    Such a hash can be continued: whoever has seen one can sign the same content with padding and
+    Such a hash can be continued: anyone who has seen one can sign the same content with padding and
     words of their own behind it. The padding is never text, so only text is accepted.
     """
 

@@ -1,7 +1,7 @@
 """A JSON Web Token in a header, bound to the body by a claim that holds the body's digest.
 
 The algorithm is never the token's choice: only those that the profile lists are accepted, and a
-shared secret is never mixed with public keys. The claims are judged at the ``now`` of the call,
+shared secret is never mixed with public keys. The claims are checked at the ``now`` of the call,
 which is why this is not left to a library that asks the system clock.
 """
 
@@ -22,9 +22,8 @@ from duly.webhooks.schemes.jwt_algorithms import (
     is_valid_signature,
     make_signature,
 )
-from duly.webhooks.schemes.kid import with_key_id
 from duly.webhooks.schemes.public_keys import any_private, any_public
-from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
+from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme, with_key_id
 from duly.webhooks.strict_json import UnreadableBody, parse_json
 
 if TYPE_CHECKING:
@@ -132,8 +131,8 @@ class Jwt(Scheme[Any]):
             raise Rejected(Code.STALE_TIMESTAMP, "the token is not valid at this time")
         if self.body_claim is not None:
             expected_digest = hashlib.new(self.digest, delivery.body).hexdigest().encode()
-            told = str(claims.get(self.body_claim, "")).encode("utf-8", "replace")
-            if not hmac.compare_digest(expected_digest, told):
+            claimed = str(claims.get(self.body_claim, "")).encode("utf-8", "replace")
+            if not hmac.compare_digest(expected_digest, claimed):
                 raise Rejected(Code.BAD_SIGNATURE, "the token was made for another body")
 
     def sign(self, draft: Draft, secret: Secret) -> None:
@@ -181,8 +180,8 @@ def is_current(claims: Mapping[str, Any], now: float) -> bool:
 
 def issued_at(claims: Mapping[str, Any]) -> float | None:
     """When a token was made, where it says so in whole or broken seconds."""
-    told = claims.get("iat")
-    return float(told) if isinstance(told, int | float) and abs(told) < 1e12 else None
+    claimed = claims.get("iat")
+    return float(claimed) if isinstance(claimed, int | float) and abs(claimed) < 1e12 else None
 
 
 def compact_json(value: Mapping[str, object]) -> bytes:

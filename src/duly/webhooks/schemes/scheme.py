@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
+from duly.core.errors import Code, Rejected
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,7 +47,7 @@ class Draft:
     headers: dict[str, str]
 
     def set_header(self, name: str, value: str) -> None:
-        """Set a header, whatever case the caller wrote it in."""
+        """Set a header; names are compared without case."""
         self.headers = {one: v for one, v in self.headers.items() if one.lower() != name.lower()}
         self.headers[name] = value
 
@@ -57,7 +59,7 @@ class Scheme(ABC, Generic[Key]):
 
     # Whether the sender has something better; a source can refuse it.
     legacy: bool
-    # Whether the body must be read to be checked; then it must be sound for whoever reads it next.
+    # Whether the body must be read to be checked; then it must be sound for the next reader too.
     reads_body: ClassVar[bool] = False
 
     @abstractmethod
@@ -99,3 +101,13 @@ class Scheme(ABC, Generic[Key]):
     def dedup_content_of_item(self, body: JsonDocument, item: Any) -> bytes:  # noqa: ARG002
         """The same for one item of a batch."""
         return json.dumps(item, sort_keys=True).encode()
+
+
+def with_key_id(keys: Sequence[LoadedKey[Key]], key_id: str | None) -> Sequence[LoadedKey[Key]]:
+    """The keys of this id; where no key of the source has an id, all of them."""
+    if key_id is None:
+        return keys
+    fitting = [held for held in keys if held.secret.key_id == key_id]
+    if fitting or (keys and all(held.secret.key_id is None for held in keys)):
+        return fitting or keys
+    raise Rejected(Code.UNKNOWN_KEY, "the delivery names a key that this source does not have")

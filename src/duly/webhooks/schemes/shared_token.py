@@ -121,7 +121,7 @@ def credentials(delivery: Delivery) -> bytes | None:
 
 
 def matching_secrets(token: bytes | None, keys: Sequence[LoadedKey[SharedKey]]) -> list[str] | None:
-    """The names of the secrets that were told; all are compared. Raises nothing: it holds them."""
+    """The names of the secrets that match; all are compared. Raises nothing: it holds them."""
     if token is None:
         return None
     return [held.secret.name for held in keys if hmac.compare_digest(held.key.raw, token)]

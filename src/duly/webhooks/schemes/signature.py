@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Generic
 
 from duly.core.errors import Code, Rejected, UsageError
 from duly.core.validation import kind
-from duly.webhooks.schemes.encodings import ENCODERS, checked_encoding
+from duly.webhooks.schemes.encodings import (
+    ENCODERS,
+    checked_encoding,
+    checked_unit,
+    format_timestamp,
+    parse_timestamp,
+)
 from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, Key, LoadedKey, Match, Scheme
 from duly.webhooks.schemes.template import Content, content_of, delivery_of_draft, required_header
-from duly.webhooks.schemes.timestamps import checked_unit, format_timestamp, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,7 +150,9 @@ class Signature(Scheme[Key], Generic[Key]):
 
     def read_candidates(self, delivery: Delivery) -> tuple[list[bytes], bytes | None]:
         """The signatures that could match, and the timestamp as it was written."""
-        header = self.signature_header(delivery)
+        names = self.names
+        only = delivery.header_bytes(names[0]) if len(names) == 1 else None
+        header = self.signature_header(delivery) if only is None else only
         timestamp: bytes | None = None
         if self.fields is None:
             candidates = self.after_prefix(header)
@@ -168,8 +175,6 @@ class Signature(Scheme[Key], Generic[Key]):
 
     def signature_header(self, delivery: Delivery) -> bytes:
         """The header under any of its names, but only one of them."""
-        if len(self.names) == 1 and (only := delivery.header_bytes(self.names[0])) is not None:
-            return only
         found = [value for name in self.names if (value := delivery.header_bytes(name)) is not None]
         if not found:
             raise Rejected(Code.MISSING_SIGNATURE, f"the header {self.header} is missing")

@@ -77,11 +77,11 @@ class SignedFields(Scheme[SharedKey]):
         self, body: JsonDocument, item: Any, keys: Sequence[LoadedKey[SharedKey]]
     ) -> str:
         """The secret that one item is signed with."""
-        told = text_at(body, item, self.signature)
-        if not told:
+        signature = text_at(body, item, self.signature)
+        if not signature:
             raise Rejected(Code.MISSING_SIGNATURE, f"{self.signature} is missing in the body")
         content = self.content(body, item)
-        candidate = told.encode("utf-8", "replace")
+        candidate = signature.encode("utf-8", "replace")
         found = [held for held in keys if self.is_valid(held.key, content, candidate)]
         if not found:
             raise Rejected(Code.BAD_SIGNATURE, "no signature matches any secret of this source")

@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.asymmetric import is_valid_ed25519
-from duly.webhooks.schemes.encodings import base64_text, decode_signature, is_key_file
+from duly.webhooks.schemes.encodings import (
+    base64_text,
+    decode_signature,
+    is_key_file,
+    parse_timestamp,
+)
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
-from duly.webhooks.schemes.kid import with_key_id
 from duly.webhooks.schemes.public_keys import ed25519_private, ed25519_public
-from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, LoadedKey, Match, Scheme
+from duly.webhooks.schemes.scheme import (
+    MOST_CANDIDATES,
+    Draft,
+    LoadedKey,
+    Match,
+    Scheme,
+    with_key_id,
+)
 from duly.webhooks.schemes.template import required_header
-from duly.webhooks.schemes.timestamps import parse_timestamp
 from duly.webhooks.secrets import starts_with
 
 if TYPE_CHECKING:

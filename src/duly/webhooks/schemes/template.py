@@ -121,11 +121,11 @@ def bounded_headers(text: str) -> frozenset[str]:
     pieces = PLACEHOLDER.split(text)  # literal, name, literal, name, …, literal
     last = len(pieces) - 2
     found = set()
-    for place in range(1, len(pieces), 2):
-        before = bool(pieces[place - 1]) or place == 1
-        behind = bool(pieces[place + 1]) or place == last
-        if pieces[place].startswith("header:") and before and behind:
-            found.add(pieces[place][7:].lower())
+    for index in range(1, len(pieces), 2):
+        before = bool(pieces[index - 1]) or index == 1
+        behind = bool(pieces[index + 1]) or index == last
+        if pieces[index].startswith("header:") and before and behind:
+            found.add(pieces[index][7:].lower())
     return frozenset(found)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duly.webhooks.schemes.scheme import Draft
     from duly.webhooks.selectors import Selector
 
-# Whoever logs in, the host (in brackets if it is an IPv6 address), and its port.
+# The user, the host (in brackets if it is an IPv6 address), and its port.
 HOST = re.compile(
     r"(?P<name>(?:[^/?#@]*@)?(?:\[[^]/?#]*\]|[^/?#:@]*))(?::(?P<port>[0-9]+))?(?=[/?#]|\Z)"
 )
@@ -63,7 +63,7 @@ def sorted_fields(delivery: Delivery) -> bytes:
     """The fields of the form, or nothing where the URL already vouches for the body."""
     if "bodySHA256=" in (delivery.url or ""):
         expected = b"bodySHA256=" + hashlib.sha256(delivery.body).hexdigest().encode()
-        # Only at its end: what somebody wrote in a message can stand anywhere else in a URL.
+        # Only at its end: what a person wrote in a message can stand anywhere else in a URL.
         last = re.split(rb"[?&]", delivery.required_url())[-1]
         if not hmac.compare_digest(expected, last):
             raise Rejected(Code.BAD_SIGNATURE, "the URL vouches for another body")
