@@ -223,11 +223,13 @@ def body_of_item(verified: VerifiedDelivery, fields: EventFields) -> bytes:
 def stored_headers(route: Route, verified: VerifiedDelivery) -> bytes:
     """The headers that are stored, as JSON."""
     delivery = verified.reader.delivery
-    found = [
-        f"{quote_json(name)}: {quote_json(value)}"
-        for name in route.headers
-        if name in delivery.fields and (value := delivery.header_text(name)) is not None
-    ]
+    found: list[str] = []
+    for name in route.headers:
+        value = delivery.fields.get(name)
+        if value.__class__ is not str and value is not None:
+            value = delivery.header_text(name)  # bytes, or sent more than once
+        if value:
+            found.append(f"{quote_json(name)}: {quote_json(value)}")
     return f"{{{', '.join(found)}}}".encode()
 
 

@@ -122,7 +122,8 @@ async def receive_delivery(router: Router, route: Route, scope: Scope, receive: 
     except TimeoutError:
         raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time") from None
     try:
-        refuse_lost_body(request, body, route.name)
+        if request.upgrade or len(body) != request.declared:
+            refuse_lost_body(request, body, route.name)
         return await router.receiver.receive(route, request, body)
     finally:
         router.release_memory(len(body))

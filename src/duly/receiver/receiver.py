@@ -78,8 +78,6 @@ class Receiver:
         self._queue = queue
         self._deadline = deadline.total_seconds()
         self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._group_commit: GroupCommit | None = None
         self._thread_group_commit: ThreadGroupCommit | None = None
         self._process = 0
         self._begin = begin = database.begin
@@ -117,7 +115,8 @@ class Receiver:
                 mode = self._inline_mode(route)
                 outcomes = await self._inline.receive(events, mode, route.registries)
             else:
-                outcomes = await self.group_commit().receive(events)
+                queue = self._group_commits.get(asyncio.get_running_loop())
+                outcomes = await (queue or self.group_commit()).receive(events)
         except Exception as problem:
             reply = self._refuse_delivery(route, problem, events)
         else:
@@ -176,18 +175,11 @@ class Receiver:
         return reply
 
     def group_commit(self) -> GroupCommit:
-        """The group commit of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._group_commit is None:
-            found = self._group_commits.get(loop)
-            if found is None:
-                for ended in [one for one in self._group_commits if one.is_closed()]:
-                    del self._group_commits[ended]
-                found = GroupCommit(self._async_runner, most=self._queue, deadline=self._deadline)
-                self._group_commits[loop] = found
-            self._loop, self._group_commit = loop, found
-            return found
-        return self._group_commit
+        """The group commit of the running event loop, made where there is none."""
+        for ended in [one for one in self._group_commits if one.is_closed()]:
+            del self._group_commits[ended]
+        made = GroupCommit(self._async_runner, most=self._queue, deadline=self._deadline)
+        return self._group_commits.setdefault(asyncio.get_running_loop(), made)
 
     def thread_group_commit(self) -> ThreadGroupCommit:
         """The group commit of this process's threads; a forked child has its own."""

@@ -189,6 +189,9 @@ def event_fields(
     """The fields of a delivery, or of one item of it."""
     identifier, kind, replay_key = identity(reader, plan, scheme, item)
     types = reader.select(plan.type, item)
+    event_type = None if types is None else types[0]
+    if types is not None and (len(types) > 1 or event_type.__class__ is not str):
+        event_type = ".".join([text_of(one) for one in types if one is not None])
     times = reader.select(plan.time, item)
     versions = reader.select(plan.version, item)
     body = reader.body
@@ -196,7 +199,7 @@ def event_fields(
         identifier,
         kind,
         replay_key,
-        None if types is None else join_type(types),
+        event_type,
         None if times is None else parse_time(times[0] or first_of(times)),
         None if versions is None else version_of(versions[0] or first_of(versions)),
         None if body.unreadable else body.document.value if item is None else item,
@@ -230,11 +233,6 @@ def identity(
 def first_of(values: list[Any]) -> Any:
     """The first part that is not missing."""
     return next(value for value in values if value is not None)
-
-
-def join_type(values: list[Any]) -> str:
-    """The parts of a type, joined with a dot."""
-    return ".".join([text_of(value) for value in values if value is not None])
 
 
 def is_storable(text: str) -> bool:

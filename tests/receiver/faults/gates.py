@@ -101,5 +101,6 @@ def occupied(shop: Shop, gate: Gate) -> list[Future[Answer]]:
 def queued(app: duly.Duly, way: str, number: int) -> None:
     """Wait until so many deliveries wait for the next batch."""
     receiver = app.receiver
-    lane: Any = receiver._group_commit if way == "asgi" else receiver._thread_group_commit
+    latest = list(receiver._group_commits.values())[-1:]
+    lane: Any = latest[0] if way == "asgi" else receiver._thread_group_commit
     until(lambda: len(lane._queue.tickets) == number or None)
