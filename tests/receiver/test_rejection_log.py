@@ -290,3 +290,16 @@ def test_what_a_sender_wrote_stays_on_one_line_and_moves_no_terminal(text: str) 
     said = rejections.loggable_sentence(f"{text}{SECRET}{text}", [source])
     assert said.isprintable()
     assert SECRET not in said
+
+
+def test_a_delivery_received_without_the_url_that_is_signed_is_told_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = duly.Duly("memory:")
+    app.source("square", secret=SECRET)
+    signed = duly.sign("square", b'{"event_id":"1"}', SECRET, url="https://shop.example/square")
+    assert app.receive("square", signed.headers, signed.body).status == 403
+    shop = Shop(app, None, caplog)
+    [(_, code, kind, _)] = shop.told(1)
+    app.close()
+    assert (code, kind) == ("BAD_SIGNATURE", "missing_url")

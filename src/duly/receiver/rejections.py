@@ -19,6 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from duly.webhooks.delivery import Delivery
 from duly.webhooks.diagnose.case import RejectedCase
 from duly.webhooks.diagnose.explain import Diagnosis, diagnose
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.core.errors import Rejected
-    from duly.webhooks.delivery import Delivery
     from duly.webhooks.source import Source
 
 logger = logging.getLogger("duly")
@@ -176,7 +176,9 @@ class Rejections:
 
     def _diagnose(self, rejection: Rejection, pace: DiagnosisBudget) -> Diagnosis:
         """What `duly.explain` would say, as far as the pace allows."""
-        source, delivery, problem = rejection
+        source, given, problem = rejection
+        # No URL rather than an empty one: `app.receive` may be called without.
+        delivery = Delivery(given.fields, given.body, given.url or None, given.method, given.now)
         try:
             others = [one for one in self._sources() if one is not source][:OTHERS]
             return diagnose(RejectedCase(source, delivery, problem, tuple(others)), pace)
