@@ -96,10 +96,10 @@ def test_a_run_with_other_tests_leaves_the_proofs_to_another_pytest(
 ) -> None:
     """Also by hand, with a single Python on the machine, and on every interpreter."""
     monkeypatch.delenv("DULY_TEST_PART", raising=False)
-    mixed = collected("tests/core/test_core.py", "tests/prove/test_page.py")
+    mixed = collected("tests/core/test_core.py", "tests/prove/test_calls.py")
     assert "tests/core/test_core.py" in mixed
     assert "tests/prove/" not in mixed
-    assert "tests/prove/test_page.py" in collected("tests/prove/test_page.py")
+    assert "tests/prove/test_calls.py" in collected("tests/prove/test_calls.py")
 
 
 def collected(*paths: str) -> str:

@@ -197,3 +197,16 @@ async def test_a_job_that_must_run_alone_does_where_what_runs_ends_in_time(
             await seen(lambda: subject.records.states() == [])
         assert works.beside == {"short": [], "grave": [], "fresh": []}
         assert works.ended == ["short through", "grave through", "fresh through"]
+
+
+@pytest.mark.parametrize("case", AWAITED[:1], ids=lambda case: case.name)
+async def test_a_worker_that_has_just_become_free_still_knows_what_it_was_freed_for(
+    case: Case, place: DatabaseOf
+) -> None:
+    """Its next fetch is for that job; a look meanwhile must not let fresh ones go first."""
+    async with case.open(place) as subject:
+        worker = subject.app.process.worker(settings.WorkerSettings())
+        worker._executor.slots.quarantine.observe_due(POISON_RESCUES)
+        await worker._fetcher.reserve_for_rescued()
+        assert [want.alone for want in worker._executor.slots.wants()] == [True]
+        assert worker._executor.slots.quarantine.is_due

@@ -110,7 +110,7 @@ def main(words: list[str]) -> int:
         return 3
     try:
         return replay(arguments) if arguments.replay is not None else campaign(arguments)
-    except BrokenPipeError:  # whoever read the story has read enough
+    except BrokenPipeError:  # the reader of the story has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

@@ -1,8 +1,8 @@
 """The processes of duly in a schedule: each runs the real classes, dies, and comes back.
 
-A worker is duly's `Worker` with its heart, its taker, its crew and its settler; a relay is duly's
-`Relay`; a receiver is duly's `Receiver` with its lanes. Threads of theirs are strands. The relay
-sends through a transport of the application's own, so that no HTTP client is loaded.
+A worker is duly's `Worker` with its heartbeat, fetcher, executor and completer; a relay is duly's
+`Relay`; a receiver is duly's `Receiver` with its commit queue. Their threads are strands. The
+relay sends through the application's own transport, so that no HTTP client is loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from verification.simulation.processes import Process
     from verification.simulation.world import World
 
-# Seconds after which whatever died comes back.
+# Seconds after which a process that died comes back.
 BACK = (0.2, 1.0, 4.0)
 LEASE = timedelta(seconds=3)
 MESSAGE_LEASE = timedelta(seconds=7)
@@ -124,12 +124,12 @@ class Actor:
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing in its hands."""
+        """Whether it has nothing to do."""
         return not self.requests
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is there, and has nothing in its hands."""
+        """Whether it is alive, and has nothing to do."""
         return self.process.alive and self.idle
 
     def task(self, work: Any) -> asyncio.Task[Any]:
@@ -182,7 +182,7 @@ class WorkerActor(Actor):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its desk."""
+        """Whether it has no job."""
         crew = self.worker._executor
         left = crew.version_completer.pending + crew.completer.pending
         return not crew.slots and not left and not crew._cancelled_tasks
@@ -220,7 +220,7 @@ class RelayActor(Actor):
 
     @property
     def idle(self) -> bool:
-        """Whether it has no message in its hands."""
+        """Whether it has no message."""
         return not self.relay._dispatcher.busy
 
 

@@ -102,7 +102,7 @@ class CallerActor(Actor):
         """How long the work lasts: among the faults perhaps too long, in the quiet never.
 
         Two callers that both need longer than their lease take it from each other for ever, and
-        nobody promises them that it ends.
+        no promise says that it ends.
         """
         quiet = self.world.nemesis.quiet
         return min(self._lasts, LEASE.total_seconds() / 2) if quiet else self._lasts

@@ -171,7 +171,7 @@ class Database:
         self.holder = None
 
     def forget(self, process: Process) -> None:
-        """Roll back whatever a process had open."""
+        """Roll back the transaction of a process."""
         if self.holder is not None and self.holder.process is process:
             self.roll_back(self.holder)
 

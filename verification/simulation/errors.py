@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 
 class Crashed(BaseException):
     """Ends what is left of a process that is gone; no handler of errors may keep it alive."""
@@ -21,3 +23,8 @@ class Endless(Violation):
 
     def __init__(self, told: str) -> None:
         super().__init__("I6", told)
+
+
+def broken(promise: str, told: str) -> NoReturn:
+    """Say that a promise is broken."""
+    raise Violation(promise, told)

@@ -1,4 +1,4 @@
-"""Watching the fence: whoever speaks for a lease that is not the newest must change nothing."""
+"""Watching the fence: a statement for a lease that is not the newest must change nothing."""
 
 from __future__ import annotations
 

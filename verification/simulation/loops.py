@@ -151,7 +151,7 @@ class Loop:
         return not self._process.alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody heard: the schedule fails by it, unless its process is gone."""
+        """An unhandled error: the schedule fails by it, unless its process is gone."""
         if self._process.alive:
             self._process.unheard(context)
 
@@ -174,6 +174,6 @@ def end(coroutine: Coroutine[Any, Any, Any] | Any) -> None:
     for _ in range(20):
         try:
             coroutine.close()
-        except BaseException:  # whatever its blocks raise: its process is gone
+        except BaseException:  # any error of its blocks: its process is gone
             continue
         return

@@ -1,6 +1,6 @@
 """What goes wrong: drawn from the schedule's dice, and never more than its share.
 
-A job is dead after five lost leases. So that a dead one is always somebody's fault, a schedule has
+A job is dead after five lost leases. So that each dead job has a cause in duly, a schedule has
 a bounded number of faults that can cost a lease.
 """
 
@@ -28,8 +28,8 @@ LOOKS = frozenset(
 SPARED = 0.1
 # More leases than any job has.
 MANY = 100
-# How much of that is left where nobody has a lease that could be lost, and how often a fault is
-# aimed at one who has.
+# How much of that is left while no process has a lease that could be lost, and how often a fault
+# is aimed at a process that has one.
 IDLE = 0.15
 AIMED = 0.75
 # Seconds that a stopped process is away, and that a clock is set ahead: in mind of the leases here,
@@ -49,7 +49,7 @@ class Nemesis:
         self.quiet = False
         # How many more faults there may be that can cost a lease.
         self.appetite = int(self._dice.random() * 4.6 + 0.4)
-        # All of them, for whoever asks why a lease was lost.
+        # All of them: what a lost lease may be due to.
         self.costly = 0
         self._rate = STRIKES * (0.3 + 1.4 * self._dice.random())
         self.actors: list[Actor] = []
@@ -70,7 +70,7 @@ class Nemesis:
         self._world.faults[fault] += 1
 
     def _lost_by_all(self) -> int:
-        """What can be lost where nobody was seen for long.
+        """How many leases can be lost when no worker was seen for long.
 
         Each worker is unseen until its next heartbeat, also one that has just taken a job from
         another: until then they may take it from each other again and again.
@@ -90,7 +90,9 @@ class Nemesis:
         if not self._hits(label, LOSES):
             return False
         self._costs("reply of a commit lost")
-        self._world.tell("the world", "loses the reply: it is committed, and nobody hears so")
+        self._world.tell(
+            "the world", "loses the reply: it is committed, and the process does not know"
+        )
         return True
 
     def _hits(self, label: str, chance: float) -> bool:
@@ -117,11 +119,11 @@ class Nemesis:
         return [one for one in self.actors if one.process.alive and not one.process.stalled]
 
     def _at_work(self) -> list[Actor]:
-        """Those who have a lease in their hands, which can be lost."""
+        """Return the processes that have a lease to lose."""
         return [one for one in self._alive() if one.leases and not one.idle]
 
     def _one(self) -> Actor | None:
-        """Somebody who is at something, mostly."""
+        """Choose a process, mostly one that is at work."""
         alive, at_work = self._alive(), self._at_work()
         chosen = at_work if at_work and self._dice.random() < AIMED else alive
         return chosen[int(self._dice.random() * len(chosen))] if chosen else None
@@ -146,7 +148,7 @@ class Nemesis:
         self._world.later(seconds, lambda: self._continue(process))
 
     def _blocks_all(self, one: Actor) -> bool:
-        """Whether everybody would wait for it, so that mostly nothing would happen meanwhile."""
+        """True if all others would wait for it, so that mostly nothing would happen meanwhile."""
         holder = self._world.database.holder
         return holder is not None and holder.process is one.process and self._dice.random() < 0.8
 
@@ -198,5 +200,5 @@ class Nemesis:
             one.prune()
 
     def stop(self) -> None:
-        """The quiet: nothing goes wrong any more; whoever was stopped goes on in their time."""
+        """Begin the quiet: no more faults; stopped processes go on in their time."""
         self.quiet = True

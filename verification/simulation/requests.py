@@ -27,7 +27,7 @@ class Request:
         label: what for, in one or two words that are the same in every run of a schedule.
         act: does it, and returns or raises the answer.
         lock: whether it can only be done while no transaction is open; then ``until`` is when
-            whoever waits for that is told that somebody else has it.
+            the wait for that ends with an error.
     """
 
     __slots__ = ("_future", "_strand", "act", "label", "lock", "process", "until", "waits")
@@ -45,7 +45,7 @@ class Request:
         self._strand: Strand | None = None
 
     async def answer(self) -> Any:
-        """Wait for it, in either colour: a thread gives way, a task is suspended."""
+        """Wait for it, sync or async: a thread gives way, a task is suspended."""
         process = self.process
         if not process.alive:
             raise Crashed
@@ -74,7 +74,7 @@ class Request:
             self.tell(answer, None)
 
     def tell(self, answer: object, problem: Exception | None) -> None:
-        """Hand over an answer; nobody hears it where the process is gone."""
+        """Hand over an answer, unless the process is gone."""
         self.waits = False
         if self._strand is not None:
             self.process.soon(self._strand.go_on, (answer, problem))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Seconds that the receiver takes now and then, and longer than it may.
 SLOW, TOO_SLOW = 2.8, 3.5
-# As many runs as nobody has.
+# More runs than any job has.
 ALWAYS = 1000
 
 
@@ -103,7 +103,7 @@ class Plan:
             self._raise()
 
     def unknown(self) -> Any:
-        """What the handler says about an effect of which nobody knows."""
+        """What the handler says about an effect whose outcome is unknown."""
         return self._scene.look if self.asks == "look" else self.asks
 
     @property

@@ -102,7 +102,7 @@ class Schedule:
 
     @property
     def over(self) -> bool:
-        """Whether nobody has anything left to do."""
+        """Whether nothing is left to do."""
         return (
             self.post.done
             and not self.operators.waiting

@@ -64,7 +64,7 @@ def content(source: str, event: str, facts: dict[str, object], *, forged: bool =
 
 
 class Post:
-    """The letters of a schedule, and what their senders heard."""
+    """The deliveries of a schedule, and what their senders heard."""
 
     def __init__(self, world: World, receivers: list[ReceiverActor]) -> None:
         self.world = world

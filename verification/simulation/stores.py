@@ -48,7 +48,7 @@ class Connection:
 
 
 class Runner:
-    """Runs operations in transactions of duly's own; in the colour of whoever calls."""
+    """Runs operations in transactions of duly's own; sync or async as the caller is."""
 
     waits_for_keys = False
 
@@ -121,7 +121,7 @@ class Runner:
         lasting: timedelta | None = None,
     ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for code of the user's."""
-        del lasting  # whoever bounds it revokes it
+        del lasting  # the worker revokes it
         transaction = await self._begun(bounded_wait(wait, within))
         try:
             session = self._session(transaction)
@@ -209,7 +209,7 @@ class SimulatedStore(Store):
         """Nothing is held."""
 
     def apart(self) -> Store:
-        """Connections are no matter here: a request waits for the lock and for nobody else."""
+        """The same store: connections do not limit anything here."""
         return self
 
     def migrate(self) -> list[str]:
@@ -217,7 +217,7 @@ class SimulatedStore(Store):
         return []
 
     def version(self) -> int:
-        """Nobody asks."""
+        """Never asked for."""
         return 0
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Threads of a simulated process, as greenlets: each runs until it waits, and nobody meanwhile.
+"""Threads of a simulated process, as greenlets: each runs until it waits, alone.
 
 These stand in for those of `threading` and `queue` where duly starts threads. What a
 thread waits for is a request to the world, an event, a queue or a time; then the world goes on.
@@ -44,7 +44,7 @@ class Strand:
                 return
             try:
                 self._greenlet.throw(Crashed())
-            except BaseException:  # whatever its blocks raise: its process is gone
+            except BaseException:  # any error of its blocks: its process is gone
                 continue
 
     @property
@@ -54,7 +54,7 @@ class Strand:
 
 
 def wait() -> Any:
-    """Let the world go on until somebody calls ``go_on`` of the running strand."""
+    """Let the world go on until ``go_on`` of the running strand is called."""
     current = getcurrent()
     if current.parent is None:
         raise RuntimeError("an event loop of the simulation was to block: use a thread")
@@ -110,7 +110,7 @@ class Event:
         return self._set
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake all that wait."""
         self._set = True
         while self._waiting:
             self._process.soon(self._waiting.popleft().go_on)
@@ -144,7 +144,7 @@ class SimpleQueue:
         self._waiting: deque[Strand] = deque()
 
     def put(self, thing: object) -> None:
-        """Add something, and wake whoever waits first."""
+        """Add something, and wake the first that waits."""
         self._things.append(thing)
         if self._waiting:
             self._process.soon(self._waiting.popleft().go_on)

@@ -27,7 +27,7 @@ PATIENCE = WAIT // MICROSECOND
 
 
 class LostReply(sqlite3.OperationalError):
-    """What a driver says where nobody knows how a statement ended."""
+    """What a driver raises when the outcome of a statement is unknown."""
 
     def __init__(self) -> None:
         super().__init__("disk I/O error")

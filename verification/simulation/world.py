@@ -28,7 +28,7 @@ STEP = 100
 # Where both clocks begin. The one that never jumps is far from zero, as on a machine that is up.
 UPTIME = 100_000 * 1_000_000
 MIDNIGHT = 1_767_225_600 * 1_000_000 - UPTIME  # 2026-01-01, UTC
-# How often a slow process is passed over, and time passes although somebody could go on.
+# How often a slow process is passed over, and time passes although a process could go on.
 PATIENCE = 0.8
 TIME_PASSES = 0.01
 MOST_STEPS = 60_000
@@ -75,7 +75,7 @@ class World:
         self.seen: Counter[str] = Counter()
         # Errors that no code of duly's has heard.
         self.complaints: list[str] = []
-        # A promise that was seen broken by code which somebody else would catch the error of.
+        # A promise that was seen broken in code whose errors are caught.
         self.broken: Violation | None = None
         self.processes: list[Process] = []
         self.outside = Process(self, "the world")
@@ -91,7 +91,7 @@ class World:
         return self.now + self.ahead
 
     def tell(self, who: object, what: str) -> None:
-        """A line of the story, where somebody wants to read it."""
+        """Add a line to the story, if it is told."""
         if self.told is not None:
             self.told.append((self.now, str(who), what))
 
@@ -110,18 +110,18 @@ class World:
         return process
 
     def forget(self, process: Process) -> None:
-        """Whatever a process had asked for is never done, and its transaction is rolled back."""
+        """Drop the requests of a process, and roll back its transaction."""
         self.asked = [one for one in self.asked if one.process is not process]
         self.database.forget(process)
 
     def crash(self, process: Process) -> None:
-        """Kill a process, whatever it is doing."""
+        """Kill a process."""
         self.tell(process, "is killed")
         self.trace.append((self.now, process.name, "killed"))
         process.die()
 
     def withdraw(self, request: Request) -> None:
-        """Whoever asked does not want it any more."""
+        """Drop a request that is not wanted any more."""
         if request.waits:
             request.waits = False
             self.asked.remove(request)
@@ -144,16 +144,16 @@ class World:
         elif timers:
             self.now = max(self.now, min(timers[0][0], self._patience()))
         elif not able:
-            raise Endless("everybody waits for something that never happens")
+            raise Endless("every process waits for something that never happens")
 
     def _able(self) -> list[Request]:
-        """What can be done now: there is one write lock, and who is stopped does nothing."""
+        """Return what can be done now: one write lock, and nothing of stopped processes."""
         able = [one for one in self.asked if not one.process.stalled]
         if self.database.holder is not None:
             for one in able:
                 if one.lock and one.until <= self.now:
                     self._lose_patience(one)
-            # Whoever was told so may have withdrawn what it had asked for beside it.
+            # A process that was told so may have withdrawn its other requests.
             able = [one for one in able if not one.lock and one in self.asked]
         if len(able) > 1:
             quick = [one for one in able if not one.process.slow]
@@ -162,14 +162,14 @@ class World:
         return able
 
     def _patience(self) -> int:
-        """When somebody has waited long enough for the write lock."""
+        """Return when the first wait for the write lock ends."""
         if self.database.holder is None:
             return NEVER
         waiting = (one.until for one in self.asked if one.lock and not one.process.stalled)
         return min(waiting, default=NEVER)
 
     def _lose_patience(self, request: Request) -> None:
-        """Tell whoever waited long enough for the write lock that somebody else has it."""
+        """End a wait for the write lock: another process has it."""
         self.withdraw(request)
         self.seen["waits for the lock that ended"] += 1
         request.tell(None, InProgress("another connection holds SQLite's only write lock"))

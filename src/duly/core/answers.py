@@ -25,7 +25,7 @@ def not_a_boolean(answer: object) -> UsageError:
 @export
 @dataclass(frozen=True, slots=True)
 class First:
-    """Nobody had claimed this key: do the work.
+    """This call is the first to claim the key: do the work.
 
     ``epoch`` grows by one each time the same key is claimed anew, after an expiry or a takeover.
     """

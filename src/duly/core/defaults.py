@@ -23,7 +23,7 @@ WAIT = timedelta(seconds=2)
 # How long many deliveries wait together for a key that one of them needs: then each goes alone.
 BATCH_WAIT = timedelta(milliseconds=250)
 # Longer than a call to any API that a caller still waits for; after a crash it is the delay before
-# somebody else may try.
+# another caller may try.
 FENCE_LEASE = timedelta(minutes=5)
 # Where the versions of resources live unless the caller names a scope.
 ORDER_SCOPE = "default"

@@ -78,7 +78,7 @@ class JobsPending(UsageError):
 
 @export_error
 class InProgress(DulyError):
-    """Somebody else is working on this key right now, and the wait for them is over.
+    """Another caller is working on this key right now, and the wait for it is over.
 
     Nothing was claimed. Answer 503 with ``retry_after``, or try again later: the other side will
     either finish (you become a duplicate) or fail (you become first).
@@ -126,7 +126,7 @@ class Rejected(DulyError):
 
 @export_error
 class LeaseLost(DulyError):
-    """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
+    """The lease ran out and a newer holder has it. Stop: what you do from now on must not count."""
 
     # Which one, where it is the lease of a job: id, token and epoch.
     lease: tuple[str, bytes, int] | None = None

@@ -23,5 +23,5 @@ def needs(extra: str, what: str) -> Iterator[None]:
 
 
 def install_command(extra: str) -> str:
-    """The command that brings an extra; on an index duly's name may be somebody else's."""
+    """Return the command that installs an extra; on a package index the name may be another's."""
     return f"pip install '.[{extra}]' in a checkout of duly"

@@ -1,6 +1,6 @@
-"""What is kept of a run that failed: enough for a person to see why, bounded, without secrets.
+"""What is recorded of a failed run: enough for a person to see why, bounded, without secrets.
 
-Nothing in here raises, whatever the exception is made of: a job that failed must be recorded.
+Nothing here raises, for any exception: a job that failed must be recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRACEBACK = (2_900, 5_000)
 FIRST_FRAMES, LAST_FRAMES = 20, 40
 MOST_EXCEPTIONS = 12
 MOST_NOTES = 5
-# What runs a handler: its frames above the user's own say nothing about the failure.
+# Modules that run handlers: their frames above the user's own say nothing about the failure.
 MACHINERY = frozenset({"duly", "asyncio", "concurrent", "contextlib", "threading"})
 BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -83,7 +83,7 @@ def reason_record(
 
 
 def encode_failure(failure: Failure) -> bytes:
-    """The bytes that `read` reads."""
+    """Return the bytes that `decode_failure` reads."""
     fields: dict[str, str | int | None] = {
         "type": failure.type,
         "message": failure.message,
@@ -96,7 +96,7 @@ def encode_failure(failure: Failure) -> bytes:
 
 
 def decode_failure(stored: bytes | memoryview | None) -> Failure | None:
-    """The record that a row holds; one that somebody else wrote is shown as it is."""
+    """Return the record that a row holds; one in another form is shown as it is."""
     if stored is None:
         return None
     text = bytes(stored).decode("utf-8", "backslashreplace")
@@ -228,7 +228,7 @@ def is_machinery(frame: FrameType) -> bool:
 
 
 def text_of(value: object) -> str:
-    """What a value says of itself, as text that every database and JSON reader takes."""
+    """Return ``str(value)`` as text that every database and JSON reader takes."""
     try:
         return clean_text(str(value))
     except BaseException as problem:  # `__str__` is the user's, and may even exit
@@ -248,7 +248,7 @@ def name_of(problem: BaseException) -> str:
 
 
 def failure_reason(error: bytes | None) -> str:
-    """What was recorded of a failure, on one line; secrets are left out of it already."""
+    """Return a recorded failure as one line; its secrets were left out when it was recorded."""
     failure = decode_failure(error)
     if failure is None:
         return "no reason was given"

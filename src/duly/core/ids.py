@@ -23,7 +23,7 @@ def new_token() -> bytes:
     return secrets.token_bytes(16)
 
 
-# Ids must never repeat and need not be secret: tokens are what nobody may guess.
+# Ids must never repeat and need not be secret: tokens are what must not be guessed.
 RANDOM = random.Random(secrets.randbits(256))  # noqa: S311
 os.register_at_fork(after_in_child=lambda: RANDOM.seed(secrets.randbits(256)))
 

@@ -1,11 +1,11 @@
-"""One body, two colours: run an ``async def`` that never waits in a single step.
+"""One body, sync and async: run an ``async def`` that never waits in a single step.
 
 Every operation of duly is written once, as ``async def`` over a `Session`. The asynchronous
 facade awaits it. The synchronous facade calls `finish`: its sessions are ``async def`` methods too,
 but they call a blocking driver and return, so the coroutine never suspends and one ``send(None)``
 carries it from its first line to its last.
 
-A session that does try to wait has been used in the wrong colour. `finish` notices at the first
+A session that does try to wait is an async one in a sync call. `finish` notices at the first
 suspension, closes the coroutine, so that its ``finally`` blocks run, and raises: it can neither
 hang nor leave half an operation behind unseen.
 """

@@ -3,7 +3,7 @@
 Places are found first and hidden afterwards, in one step: what one rule hides cannot keep another
 from seeing its own. A long text is searched near the parts that are shown only, and far enough
 beyond them that no secret is cut in two before it is found. Every expression takes time in
-proportion to the text: whatever it repeats ends where the next part can begin, so that there is
+proportion to the text: each repetition ends where the next part can begin, so that there is
 nothing to try again. It uses no possessive quantifier for that, because Python 3.11.0 to 3.11.4
 match those differently over groups (tests/repo/test_patterns.py).
 """
@@ -64,7 +64,7 @@ PAIRS = re.compile(
     r"|((?:[^\s&\"'<>\\]|\\(?![nrt\"']))+))",
     re.IGNORECASE | re.DOTALL,
 )
-# To its end, whatever marks its lines, or as far as it looks like one.
+# To its end, with any marks on its lines, or as far as it looks like one.
 PRIVATE_KEYS = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?:[^-]|-(?!----(?:BEGIN|END) ))*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"

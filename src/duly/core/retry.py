@@ -53,7 +53,7 @@ class Dead(Outcome):
         self.reason = checked_reason(reason)
         if not self.reason.strip():
             raise UsageError(
-                'say why, for whoever reads the dead letter: write Dead("no such order")'
+                'say why, for the reader of the dead letter: write Dead("no such order")'
             )
         super().__init__(reason)
 

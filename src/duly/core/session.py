@@ -1,7 +1,7 @@
-"""The seam between the operations and the databases: one open transaction, whoever opened it.
+"""Sessions: the interface between operations and databases, over one open transaction.
 
-Operations of duly are ``async def`` over this protocol and know nothing else of a database. What
-stands behind it may be duly's own connection or the user's, blocking or not.
+Operations of duly are ``async def`` over this protocol and know nothing else of a database. Behind
+it is duly's own connection or the user's, sync or async.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
 class OpenedTransaction(NamedTuple):
-    """A transaction of duly's own with somebody else's code in it."""
+    """A transaction of duly's own in which the user's code runs."""
 
     session: Session
     # What the code may use: the driver's connection, and the ORM's session where there is one.
@@ -119,7 +119,7 @@ class OpenedTransaction(NamedTuple):
 
 
 class Runner(Protocol):
-    """A store in one colour: runs an operation in a transaction of duly's own.
+    """A store, sync or async: runs an operation in a transaction of duly's own.
 
     An operation may be run again after a lost connection or a serialization failure; it must be
     written so that a second run recognises what the first one committed.
@@ -139,7 +139,7 @@ class Runner(Protocol):
     ) -> T:
         """Run in one transaction and commit it.
 
-        ``after_loss`` is whether it may run again where nobody knows if the first run committed,
+        ``after_loss`` is whether it may run again when it is unknown if the first run committed,
         ``within`` how many seconds the caller has left.
         """
 
@@ -155,7 +155,7 @@ class Runner(Protocol):
     ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for code of the user's to run in: committed at the end of the block.
 
-        ``lasting`` is how long that code may take, where somebody has bounded it.
+        ``lasting`` bounds how long that code may take.
         """
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:

@@ -4,10 +4,10 @@ Rule: nothing else in duly decides a transition. Each row below is one guarded s
 that is not in the table matches no row of the database and changes nothing.
 
 A claim starts ``done`` when the answer itself is the work (``dedup``, ``once`` in a transaction)
-and ``held`` when somebody took a lease on it (``once(lease=...)``, ``fence``). There is no third
+and ``held`` when a caller took a lease on it (``once(lease=...)``, ``fence``). There is no third
 state for "expired" or "lapsed": that is the same row, read at a later time.
 
-A job is ``ready`` from its enqueue until somebody leases it, and again after an error that is not
+A job is ``ready`` from its enqueue until a worker leases it, and again after an error that is not
 its last. What is ``done`` has left the table of jobs and is a row of the history. A message of the
 outbox does the same, and is ``sent`` when it has left.
 """
@@ -27,7 +27,7 @@ class ClaimState(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands. Whether a ready one can be taken now is a matter of time."""
+    """The state of a job. Whether a ready one can be leased now is a matter of time."""
 
     READY = "ready"
     LEASED = "leased"
@@ -36,7 +36,7 @@ class JobState(StrEnum):
 
 
 class MessageState(StrEnum):
-    """Where a message of the outbox stands."""
+    """The state of a message of the outbox."""
 
     READY = "ready"
     LEASED = "leased"

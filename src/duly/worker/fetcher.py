@@ -206,8 +206,10 @@ class Fetcher:
     async def reserve_for_rescued(self) -> None:
         """Keep a slot free for a rescued job that is due: those are never prefetched."""
         slots = self._executor.slots
+        if not slots:  # the next fetch finds it; until then the quarantine must not forget it
+            return
         most = 0
-        for name in slots.queues if slots else ():
+        for name in slots.queues:
             seen = await self._peek([name])
             slots.queues[name].reserve_for_due(seen.rescued)
             most = max(most, seen.rescued)

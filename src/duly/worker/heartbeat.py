@@ -136,7 +136,8 @@ class Heartbeat:
             self._strays = set()
             return
         strays = held - {run.leased.lease for run in self._slots.list_leased()}
-        forgotten = [JobSettlement(lease, RELEASED) for lease in strays & self._strays]
+        # Sorted: the order of a set differs from process to process.
+        forgotten = [JobSettlement(lease, RELEASED) for lease in sorted(strays & self._strays)]
         self._strays = strays
         if forgotten:
             finish(

@@ -19,14 +19,14 @@ from verification.simulation.promises.receiving import (
     heard,
 )
 from verification.simulation.promises.telling import sent
-from verification.simulation.promises.tracing import enqueued_from, sent_by_somebody, worked
+from verification.simulation.promises.tracing import enqueued_from, events_were_sent, worked
 
 if TYPE_CHECKING:
     from verification.simulation.schedules import Schedule
 
 PROMISES = (
     *(heard, accepted_once, at_work_still, conflicts),
-    *(sent_by_somebody, enqueued_from, worked),
+    *(events_were_sent, enqueued_from, worked),
     *(handled, ended, ordered),
     *(moved, leased, rescued),
     sent,

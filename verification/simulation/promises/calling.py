@@ -1,4 +1,4 @@
-"""The ledger's own callers, and errors that nobody heard."""
+"""The ledger's own callers, and unhandled errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from verification.simulation.callers import PARENT
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 
 if TYPE_CHECKING:
     from verification.simulation.facts import Facts
@@ -28,6 +28,6 @@ def called(schedule: Schedule, facts: Facts) -> None:
 
 
 def complained(schedule: Schedule, facts: Facts) -> None:
-    """No task, thread or callback of duly's ended by an error that nobody heard."""
+    """No task, thread or callback of duly's ended by an unhandled error."""
     if schedule.world.complaints:
         broken("complaint", schedule.world.complaints[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 from verification.simulation.scripts import handlers_of
 
 if TYPE_CHECKING:

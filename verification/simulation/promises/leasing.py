@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.core.retry import RESCUE_LIMIT
 from duly.core.states import CLAIM_MOVES, JOB_MOVES, MESSAGE_MOVES
 from duly.outbox.lease import MOST_RESCUES
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly.inbox.new_event import event_digest
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 
 if TYPE_CHECKING:
     from verification.simulation.facts import Accepted, Facts, Move
@@ -28,7 +28,7 @@ def meant(one: Heard, facts: Facts) -> list[Accepted]:
     rows = facts.rows_of[content.source, content.event]
     conflict = one.said == "conflict"
     found = [row for row in rows if bool(row.flags) == conflict]
-    if one.said == "duplicate":  # of whatever body came first
+    if one.said == "duplicate":  # of the body that came first
         return found
     return [row for row in found if row.fingerprint == content.fingerprint]
 
@@ -48,7 +48,7 @@ def accepted_once(schedule: Schedule, facts: Facts) -> None:
             broken("I5", f"{event} of {scope} was accepted {len(real)} times")
     bodies = Counter(one.fingerprint for one in facts.processed if one.scope == "hook")
     if any(times > 1 for times in bodies.values()):
-        broken("I14", "a body was processed under two ids that nobody has signed")
+        broken("I14", "a body was processed under two unsigned ids")
 
 
 def claimed(facts: Facts) -> Counter[str]:
@@ -104,7 +104,7 @@ def conflicts(schedule: Schedule, facts: Facts) -> None:
 
 
 def told_apart(one: Heard, facts: Facts) -> None:
-    """I14: under an id that nobody signed, only the body that was accepted is the event."""
+    """I14: under an unsigned id, only the body that was accepted is the event."""
     what = one.content
     if one.said == "conflict" and accepted(what, facts):
         broken("I14", f"the event {what.event} itself was answered 'conflict'")

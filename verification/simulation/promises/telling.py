@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 
 if TYPE_CHECKING:
     from verification.simulation.facts import Facts
@@ -22,7 +22,7 @@ def sent(schedule: Schedule, facts: Facts) -> None:
     receipts: set[str] = set()
     for message, key, body in schedule.scene.receipts:
         if message not in facts.staged or key != message or body != facts.staged[message]:
-            broken("I11", f"the receiver got {message} with key {key}, which nobody staged")
+            broken("I11", f"the receiver got {message} with key {key}, which was never staged")
         receipts.add(message)
     for message in facts.staged:
         if facts.ended.get(message) == "sent":

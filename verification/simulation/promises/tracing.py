@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from verification.simulation.callers import PARENT
-from verification.simulation.promises.verdicts import broken
+from verification.simulation.errors import broken
 
 if TYPE_CHECKING:
     from verification.simulation.facts import Facts
     from verification.simulation.schedules import Schedule
 
 
-def sent_by_somebody(schedule: Schedule, facts: Facts) -> None:
+def events_were_sent(schedule: Schedule, facts: Facts) -> None:
     """I4 and I13: every event was sent, with this body, and signed."""
     for one in facts.accepted:
         if (one.event, one.fingerprint.hex()) not in schedule.post.sent:
