@@ -193,7 +193,7 @@ def event_fields(
     if types is not None and (len(types) > 1 or event_type.__class__ is not str):
         event_type = ".".join([text_of(one) for one in types if one is not None])
     times = reader.select(plan.time, item)
-    versions = reader.select(plan.version, item)
+    versions = times if plan.version is plan.time else reader.select(plan.version, item)
     body = reader.body
     return EventFields(
         identifier,
@@ -216,9 +216,13 @@ def identity(
     """
     for parts, signed in plan.id:
         values = reader.select((parts,), item)
-        if values is None or (len(values) == 1 and isinstance(values[0], bool)):
+        if values is None:
             continue
-        text = join_values(values)
+        text = values[0]
+        if text.__class__ is not str or len(values) > 1 or text.startswith("["):
+            if len(values) == 1 and isinstance(text, bool):
+                continue
+            text = join_values(values)
         plain = 0 < len(text) <= 4096 and text.isascii() and text.isprintable()
         stand_in = text.startswith("body_") and STAND_IN.fullmatch(text)
         if (plain or is_storable(text)) and not stand_in:

@@ -125,9 +125,12 @@ class Provider:
         if plan is None:
             found = {name: listed.alternatives for name, listed in self.selectors.items()}
             ids = [(parts, all(map(scheme.covers, parts))) for parts in found.get("id", ())]
+            time, version = found.get("time", ()), found.get("version", ())
             plan = FieldPlan(
                 tuple(sorted(ids, key=lambda one: not one[1])),
-                *[found.get(name, ()) for name in ("type", "time", "version")],
+                found.get("type", ()),
+                time,
+                time if version == time else version,  # one look is enough for both
             )
             if any(scheme is one for one in self.schemes):  # it lives as long as this profile
                 self.plans[id(scheme)] = plan

@@ -142,8 +142,6 @@ def single_value(values: list[str]) -> str | None:
 
 def join_values(values: list[Any]) -> str:
     """The parts of an id as one text: several as a JSON list, so that no two lists are one text."""
-    if len(values) == 1 and values[0].__class__ is str and not values[0].startswith("["):
-        return str(values[0])
     texts = [None if value is None else text_of(value) for value in values]
     if len(texts) == 1 and texts[0] is not None and not texts[0].startswith("["):
         return texts[0]

@@ -23,6 +23,7 @@ NOT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 ZERO = b"0"
 ONE_DIGIT = bytes.maketrans(b"123456789", ZERO * 9)
+SCALARS: Final = (str, int, float)
 # A form never begins like this: its own brackets and quotes would be escaped.
 JSON_STARTS: Final = (b"{", b"[", b'"')
 # An escape that begins a surrogate pair, or stands alone and cannot be written as UTF-8.
@@ -108,7 +109,7 @@ class ParsedBody:
                 node = node[int(key)]
             else:
                 return None
-        return node if isinstance(node, str | int | float) and node != "" else None
+        return node if isinstance(node, SCALARS) and node != "" else None
 
 
 def parse_json(
