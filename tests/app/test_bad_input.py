@@ -64,7 +64,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
 def everything(app: duly.Duly) -> list[Any]:
     """All that is in the database and known to the application."""
     rows = [found(app.store, f"SELECT * FROM duly_{table}") for table in TABLES]
-    routes = {path: route.handlers.all() for path, route in app.site.routes.items()}
+    routes = {path: route.handlers.all() for path, route in app.router.routes.items()}
     return [rows, routes]
 
 
@@ -95,7 +95,7 @@ def test_a_source_that_could_not_work_is_not_added(parameter: str) -> None:
     for value in BAD_IN_A_SOURCE[parameter]:
         call: Callable[..., None] = app.source
         refused("source", parameter, partial(call, **good | {parameter: value}))
-        assert app.site.routes == {}
+        assert app.router.routes == {}
     app.close()
 
 

@@ -122,12 +122,12 @@ def test_a_second_source_of_the_same_name_is_refused(app: duly.Duly) -> None:
     with pytest.raises(duly.errors.UsageError, match="there is a source github already"):
         app.source("github", secret=keys("github").receiver)
     app.source("github-other", provider="github", secret=keys("github").receiver)
-    assert list(app.site.routes) == ["/github", "/github-other"]
+    assert list(app.router.routes) == ["/github", "/github-other"]
 
 
 def test_the_scope_of_a_source_ends_with_its_name_whoever_the_tenant_is(app: duly.Duly) -> None:
     app.source("github", secret=keys("github").receiver, tenant=lambda verified: verified.id)
-    route = app.site.routes["/github"]
+    route = app.router.routes["/github"]
     assert route.scope(None) == "github"
     assert route.scope("shop") == "shop/github"
     assert route.scope("a/b") == "a/b/github"
@@ -203,5 +203,5 @@ def test_a_source_that_was_refused_is_not_there(app: duly.Duly) -> None:
     for options in bad:
         with pytest.raises(duly.errors.UsageError):
             app.source("github", **{"secret": secret} | options)
-        assert app.site.routes == {}
+        assert app.router.routes == {}
     app.source("github", secret=secret)

@@ -90,7 +90,7 @@ def test_a_source_with_a_public_key_is_lent_one_whose_private_half_is_known(tmp_
     assert_effectively_once(app, INSTALLED, only="twice")
     assert_effectively_once(app, INSTALLED, source="discord", only="twice")
     assert (
-        len(app.site.route_named("discord").source.secrets) == 1
+        len(app.router.route_named("discord").source.secrets) == 1
     )  # nothing of it is left in this process
     app.close()
 

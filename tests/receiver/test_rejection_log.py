@@ -137,7 +137,7 @@ def test_each_cause_of_a_rejection_is_told_in_the_log_with_the_sentence_of_expla
         assert (source, code, told) == ("shop", "BAD_SIGNATURE", kind)
         assert sentence in said
         assert said == duly.explain(
-            shop.app.site.routes["/shop"].source, delivery.headers, delivery.body
+            shop.app.router.routes["/shop"].source, delivery.headers, delivery.body
         )
         shop.rest()
     assert len({(one.status, json.dumps(one.body)) for one in answers}) == 1

@@ -28,7 +28,7 @@ def test_deliveries_jobs_and_messages_go_there_and_then_back_again(
     shop: duly.Duly, tmp_path: Path
 ) -> None:
     with duly.store(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        sent = duly.sign(shop.site.route_named("stripe").source, b'{"id":"evt_1"}')
+        sent = duly.sign(shop.router.route_named("stripe").source, b'{"id":"evt_1"}')
         with shop.bound_to(other) as bound:
             assert bound is shop
             assert shop.receive("stripe", sent.headers, sent.body).said == "ignored"
@@ -40,10 +40,10 @@ def test_deliveries_jobs_and_messages_go_there_and_then_back_again(
 
 
 def test_it_goes_back_after_an_error_as_well(shop: duly.Duly) -> None:
-    own = shop.store, shop.receiver, shop.site.receiver
+    own = shop.store, shop.receiver, shop.router.receiver
     with pytest.raises(ZeroDivisionError), isolated(shop):
         raise ZeroDivisionError
-    assert (shop.store, shop.receiver, shop.site.receiver) == own
+    assert (shop.store, shop.receiver, shop.router.receiver) == own
 
 
 def test_it_lives_by_the_clock_of_that_database(shop: duly.Duly) -> None:
@@ -52,7 +52,7 @@ def test_it_lives_by_the_clock_of_that_database(shop: duly.Duly) -> None:
         tables(trial)
         signed = clock.now
         clock.advance(hours=1)
-        old = duly.sign(shop.site.route_named("now").source, b'{"id":"evt_1"}', now=signed)
+        old = duly.sign(shop.router.route_named("now").source, b'{"id":"evt_1"}', now=signed)
         assert shop.receive("now", old.headers, old.body).said == "STALE_TIMESTAMP"
         shop.enqueue("flaky", 0, delay=timedelta(hours=2))
         assert len(trial.run_jobs()) == 0

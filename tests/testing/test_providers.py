@@ -97,7 +97,7 @@ def test_an_old_signature_is_refused_where_one_says_its_time(name: str, tmp_path
 
 def test_a_source_forgets_the_key_that_it_was_lent(tmp_path: Path) -> None:
     app = a_receiver(tmp_path, "discord")
-    source = app.site.route_named("discord").source
+    source = app.router.route_named("discord").source
     before = source.secrets, source.schemes
     with isolated(app) as trial:
         assert trial.deliver("discord").status == 204

@@ -163,7 +163,7 @@ class WorkerActor(Actor):
             rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.registries, app.site.routes, wakeup, place, place,
+            store, app.registries, app.router.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST, THREADS,
         )  # fmt: skip
         self.worker = Worker(
@@ -246,7 +246,7 @@ class ReceiverActor(Actor):
         """A request arrives; what it is answered is heard, unless the process dies before."""
 
         def arrived() -> None:
-            route = application().site.routes[f"/{source}"]
+            route = application().router.routes[f"/{source}"]
             posted = Posted("POST", headers, f"https://receiver/{source}", None, None, len(body))
             task = self.task(self.receiver.receive(route, posted, body))
             task.add_done_callback(answered)

@@ -103,7 +103,7 @@ class AsyncDuly:
         self, source: str, headers: Headers, body: bytes, **options: Unpack[ReceiveOptions]
     ) -> Reply:
         """`Duly.receive`, awaited."""
-        route = self._app.site.route_named(source)
+        route = self._app.router.route_named(source)
         given = check_direct_delivery(route, headers, body, **options)
         if isinstance(given, Reply):
             return given

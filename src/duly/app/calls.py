@@ -99,7 +99,7 @@ class Calls(Generic[T]):
 
     async def forget(self, source: object, event_id: object, tenant: object) -> Forgotten:
         """`Duly.forget`."""
-        route = self._app.site.route_named(source)
+        route = self._app.router.route_named(source)
         if not isinstance(event_id, str) or not event_id:
             raise UsageError(
                 f"event_id must be the id that the sender gave it, not {kind(event_id)}"

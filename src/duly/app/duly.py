@@ -172,7 +172,7 @@ class Duly:
         self.clients = JobClients(self.registries.outbox)
         self._connections, self._deadline, self._queue = connections, deadline, queue
         self.process = self._bind(database, begin, orm)
-        self.site = Router(self.receiver, database.async_runner, body_deadline)
+        self.router = Router(self.receiver, database.async_runner, body_deadline)
         self._calls = Calls(self, "sync", Tx)
         self.aio = AsyncDuly(self)
 
@@ -219,14 +219,14 @@ class Duly:
         given = kept.given_begin if begin is None else begin
         orm = None if given is None else begin_of(given, database.names, database.clock)
         self.process = self._bind(database, given, orm)
-        self.site.rebind(self.receiver, database.async_runner)
+        self.router.rebind(self.receiver, database.async_runner)
         try:
             yield self
         finally:
             self.receiver.close()
             self.clients.close()
             self.process = kept
-            self.site.rebind(self.receiver, self.store.async_runner)
+            self.router.rebind(self.receiver, self.store.async_runner)
 
     @show_keywords(SourceOptions, Source)
     def source(
@@ -264,10 +264,10 @@ class Duly:
         """
         refuse_renamed(options)
         path = f"/{checked_name(name)}"
-        if path in self.site.routes:
+        if path in self.router.routes:
             raise UsageError(f"there is a source {name} already: give this one another name")
         source = Source(name if provider is None else provider, secret, name=name, **options)
-        self.site.routes[path] = Route(
+        self.router.routes[path] = Route(
             source,
             checked_tenant(tenant),
             checked_switch("inline", inline),
@@ -306,7 +306,7 @@ class Duly:
             **options: ``name``, ``queue``, ``attempts`` (five unless given), ``timeout`` (half a
                 minute where the source is inline) and ``backoff``, as in `job`.
         """
-        route, wanted = self.site.route_named(source), checked_pattern(pattern)
+        route, wanted = self.router.route_named(source), checked_pattern(pattern)
         guarded = order_of(order, tie)
         if refetch is not None and not callable(refetch):
             raise UsageError(f"refetch must be a function of the event, not {kind(refetch)}")
@@ -594,7 +594,7 @@ class Duly:
         For frameworks without an integration, and for tests. The reply has ``status``, ``body``,
         ``content_type`` and ``headers``; send it as it is.
         """
-        route = self.site.route_named(source)
+        route = self.router.route_named(source)
         given = check_direct_delivery(route, headers, body, **options)
         if isinstance(given, Reply):
             return given
@@ -610,11 +610,11 @@ class Duly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        await asgi.serve(self.site, scope, receive, send)
+        await asgi.serve(self.router, scope, receive, send)
 
     def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Serve one WSGI request."""
-        return wsgi.serve(self.site, environ, start_response)
+        return wsgi.serve(self.router, environ, start_response)
 
     def close(self) -> None:
         """Write what is counted, and close the store."""

@@ -79,7 +79,7 @@ class Process:
             deadline=deadline,
             queue=queue,
             on_enqueued=app.wakeup.notify,
-            sources=lambda: [route.source for route in app.site.routes.values()],
+            sources=lambda: [route.source for route in app.router.routes.values()],
             attendance=app.registries.outbox.relay_liveness,
         )
 
@@ -116,7 +116,7 @@ class Process:
             WorkerDependencies(
                 self.store,
                 app.registries,
-                app.site.routes,
+                app.router.routes,
                 app.wakeup,
                 self._context(self.store.sync_runner, secrets),
                 self._context(self.store.async_runner, secrets),
@@ -154,7 +154,7 @@ class Process:
 
     def _texts_to_hide(self) -> list[str]:
         """What no log and no error may show: secrets, and the password of the database."""
-        routes = self._app.site.routes.values()
+        routes = self._app.router.routes.values()
         secrets = [text for route in routes for text in route.source.texts_to_hide()]
         for signer in self._app.registries.outbox.signers.values():
             secrets += signer.texts_to_hide()

@@ -205,7 +205,7 @@ def deliver_command(app: Duly, base: str) -> str | None:
     """
     routes = [
         (path, route)
-        for path, route in app.site.routes.items()
+        for path, route in app.router.routes.items()
         if route.tenant is None
         and route.source.provider.name in provider_names()
         and provider_named(route.source.provider.name) is route.source.provider

@@ -71,7 +71,7 @@ class EventAsk:
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
         app, site = subject
-        sent = self.sign_delivery(app.site.route_named(self.source), app.receiver.now())
+        sent = self.sign_delivery(app.router.route_named(self.source), app.receiver.now())
         if self.path is not None:
             status, body = await post(site, self.path, sent)
             return status, word_of(body)
@@ -87,7 +87,7 @@ class EventAsk:
 
     def resolve(self, app: Duly) -> EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
-        routes = {path[1:]: route for path, route in app.site.routes.items()}
+        routes = {path[1:]: route for path, route in app.router.routes.items()}
         if self.source:
             self._refuse_unhandled(app)
             return self
@@ -108,7 +108,7 @@ class EventAsk:
 
     def _refuse_unhandled(self, app: Duly) -> None:
         """Refuse an event that the named source has no handler for; a site may see it otherwise."""
-        route, now = app.site.route_named(self.source), app.receiver.now()
+        route, now = app.router.route_named(self.source), app.receiver.now()
         self.sign_delivery(route, now)  # either says what there is instead, or what else it takes
         try:
             self._verify(route, now)
@@ -121,14 +121,14 @@ class EventAsk:
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
         """Its source and event id, as far as they can be read; several of a batch."""
         try:
-            found = self._verify(app.site.route_named(self.source), app.receiver.now())
+            found = self._verify(app.router.route_named(self.source), app.receiver.now())
         except Rejected:
             return frozenset()
         return frozenset((self.source, item.id) for item in found.events)
 
     def age(self, app: Duly) -> EventAge:
         """When it happened, by its own account, and whether the source remembers so far back."""
-        route, now = app.site.route_named(self.source), app.receiver.now()
+        route, now = app.router.route_named(self.source), app.receiver.now()
         try:
             found = self._verify(route, now)
         except Rejected:  # as the single run will say

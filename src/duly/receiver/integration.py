@@ -48,10 +48,10 @@ def require_framework(name: str) -> Iterator[None]:
 
 def router_of(app: object) -> Router:
     """What an application serves."""
-    site = getattr(app, "site", None)
-    if not isinstance(site, Router):
+    router = getattr(app, "router", None)
+    if not isinstance(router, Router):
         raise UsageError(f"an integration takes the app first, a duly.Duly, not {kind(app)}")
-    return site
+    return router
 
 
 def route_of(app: object, name: object) -> Route:

@@ -42,7 +42,7 @@ class Banner(NamedTuple):
                 route.name,
                 f"POST {self.base}{path}  {describe_route(route, names=not self.processes)}",
             )
-            for path, route in self.app.site.routes.items()
+            for path, route in self.app.router.routes.items()
         ]
         rows.append(("worker", self.worker_line()))
         if self.app.registries.outbox.is_configured or not self.relay:
@@ -91,14 +91,14 @@ class Banner(NamedTuple):
                     "inline": route.inline,
                     "handlers": [handler.name for handler in route.handlers.all()],
                 }
-                for path, route in self.app.site.routes.items()
+                for path, route in self.app.router.routes.items()
             ],
             "warnings": [*self.warnings()],
         }
 
     def warnings(self) -> list[str]:
         """Return what is allowed and probably not meant."""
-        routes = self.app.site.routes.values()
+        routes = self.app.router.routes.values()
         if not routes:
             return ["this app has no sources, so nothing can be received: add app.source(…)"]
         return [

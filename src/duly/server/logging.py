@@ -209,7 +209,7 @@ def load_app_and_log(name: str, *, level: str, as_json: bool, access: bool = Tru
 
 def secrets_of(app: Duly) -> Iterable[str]:
     """Return the secrets of an application's sources and signers, as they may appear in a text."""
-    texts = [text for route in app.site.routes.values() for text in route.source.texts_to_hide()]
+    texts = [text for route in app.router.routes.values() for text in route.source.texts_to_hide()]
     for signer in app.registries.outbox.signers.values():
         texts += signer.texts_to_hide()
     return [text for text in texts if len(text) >= SHORTEST_HIDDEN]

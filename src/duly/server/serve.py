@@ -104,11 +104,11 @@ class DulyServer(uvicorn.Server):
         if number is not None and number != AT_ONCE and self.must_restart:
             self.must_restart = False  # it drains already, and need not restart
             return
-        if self._app.site.draining or number == AT_ONCE:
+        if self._app.router.draining or number == AT_ONCE:
             if number is not None and (self._single_process or number == AT_ONCE):
                 self._end_at_once(128 + number)
             return
-        self._app.site.draining = True
+        self._app.router.draining = True
         logger.info("draining: the requests that are here are finished first")
         self._loop.call_later(self._settings.linger, self._request_exit)
 
@@ -181,7 +181,7 @@ class DulyServer(uvicorn.Server):
     def _on_service_end(self, service: ServiceThread[Any] | None) -> None:
         """Drain and restart where a worker or relay ended because a handler hangs in it."""
         result = None if service is None else service.result
-        if result is not None and result.stuck and not self._app.site.draining:
+        if result is not None and result.stuck and not self._app.router.draining:
             self.must_restart = True
             self.end()
 

@@ -67,7 +67,7 @@ def job_handlers(app: Duly) -> list[Handler]:
     """Return the handlers that run as jobs; those of an inline source do not."""
     deferred = [
         handler
-        for route in app.site.routes.values()
+        for route in app.router.routes.values()
         if not route.inline
         for handler in route.handlers.all()
     ]

@@ -146,7 +146,7 @@ class Deliver:
 
     def _build_delivery(self, name: str, wanted: DeliveryRequest) -> RequestedDelivery:
         refuse_foreign(self._app)
-        source, now = self._app.site.route_named(name).source, self._now()
+        source, now = self._app.router.route_named(name).source, self._now()
         given = wanted.secret
         signer = self._keys.signing_secret(source, now) if given is None else secrets_of(given)[0]
         scheme = fitting_scheme(source.provider.schemes, signer)

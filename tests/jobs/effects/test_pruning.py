@@ -110,7 +110,7 @@ class Till:
 
     def effects(self) -> int:
         """How many effects are known."""
-        scope = self.desk.app.site.routes[f"/{self.source}"].scope(None)
+        scope = self.desk.app.router.routes[f"/{self.source}"].scope(None)
         return len(self.desk.rows(f"SELECT 1 FROM duly_effects WHERE scope = '{scope}'"))
 
 

@@ -186,5 +186,5 @@ async def test_a_client_that_hangs_up_while_it_sends_leaves_nothing(url: str) ->
         pytest.fail("nobody is listening")
 
     await loop.app(scope_of(delivery, "/shop"), receive, send)
-    assert loop.app.site.memory_used == 0, "its bytes are still counted"
+    assert loop.app.router.memory_used == 0, "its bytes are still counted"
     await loop.end()

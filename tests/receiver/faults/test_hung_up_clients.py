@@ -42,5 +42,5 @@ def test_half_a_body_leaves_nothing(url: str, stream: type[io.BytesIO]) -> None:
             assert stream is Broken
         else:
             assert told == ["400 Bad Request"]
-        assert shop.app.site.memory_used == 0, "its bytes are still counted"
+        assert shop.app.router.memory_used == 0, "its bytes are still counted"
         assert shop.post().said == "accepted"

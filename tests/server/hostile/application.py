@@ -25,7 +25,7 @@ LARGE = 25 * 1024 * 1024
 def application(url: str | None = None) -> Duly:
     """What the server process serves; a test may ask for one of its own."""
     app = Duly(url or os.environ[STORE])
-    app.site.body_deadline = float(os.environ.get(BODY_DEADLINE, app.site.body_deadline))
+    app.router.body_deadline = float(os.environ.get(BODY_DEADLINE, app.router.body_deadline))
     app.source("hooks", provider=PROVIDER, secret=SECRET)
     app.source("packed", provider=PROVIDER, secret=SECRET, decompress=True)
     app.source("wide", provider=PROVIDER, secret=SECRET, decompress=True, max_body=LARGE)

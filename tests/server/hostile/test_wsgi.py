@@ -90,11 +90,11 @@ def test_a_body_that_was_announced_and_cannot_be_read_is_never_taken_for_an_empt
 def test_a_body_that_trickles_is_refused_at_the_deadline(app: Duly) -> None:
     slow = Counted(BODY, endless=True, wait=lambda: time.sleep(0.06))
     headers = [*signed("slow"), ("content-length", "1000000")]
-    before, app.site.body_deadline = app.site.body_deadline, 0.1
+    before, app.router.body_deadline = app.router.body_deadline, 0.1
     try:
         answer = answered(app, environ_of(headers, slow))
     finally:
-        app.site.body_deadline = before
+        app.router.body_deadline = before
     assert (answer.status, answer.said) == (408, "TOO_SLOW")
 
 
