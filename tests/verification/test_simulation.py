@@ -171,14 +171,12 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(
-        event: NewEvent, leading: accept.UniqueByKey, outcomes: accept.Outcomes
+        event: NewEvent, _: accept.UniqueByKey, outcomes: accept.Outcomes
     ) -> EventOutcome | None:
         outcome = outcomes.get(event.digest)
-        if event.id in leading.ids or outcome is None:
-            return outcome
-        return accept.outcome_for_copy(outcome)
+        return None if outcome is None else accept.outcome_for_copy(outcome)
 
-    monkeypatch.setattr(accept, "outcome_for", hasty)
+    monkeypatch.setattr(accept, "outcome_for_other", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I14"

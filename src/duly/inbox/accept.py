@@ -54,7 +54,12 @@ async def receive_many(
             outcomes |= await runner.run_autocommit(
                 lambda session: find_duplicates(session, rest), wait=WAIT
             )
-    return [outcome_for(event, leading, outcomes) for event in events]
+    return [
+        outcomes.get(event.digest)
+        if event.id in leading.ids
+        else outcome_for_other(event, leading, outcomes)
+        for event in events
+    ]
 
 
 class UniqueByKey(list["NewEvent"]):
@@ -77,11 +82,13 @@ class UniqueByKey(list["NewEvent"]):
         self.bodies = {event.digest: event.fingerprint for event in self}
 
 
-def outcome_for(event: NewEvent, leading: UniqueByKey, outcomes: Outcomes) -> EventOutcome | None:
-    """The outcome of an event: its own, or that of the copy that was written for it."""
+def outcome_for_other(
+    event: NewEvent, leading: UniqueByKey, outcomes: Outcomes
+) -> EventOutcome | None:
+    """The outcome of an event that another of its key stood for; None to receive it alone."""
     outcome = outcomes.get(event.digest)
-    if event.id in leading.ids or outcome is None:
-        return outcome
+    if outcome is None:
+        return None
     if leading.bodies.get(event.digest) != event.fingerprint:
         return None
     return outcome_for_copy(outcome)
