@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from duly.core.errors import DulyError
 from duly.server.listener import pass_listener
+from duly.service.threads import THREAD_NAME
 
 if TYPE_CHECKING:
     import socket
@@ -113,7 +114,7 @@ def restart_process(listener: socket.socket | None = None) -> NoReturn:
 def has_hung_handlers() -> bool:
     """Return True while handlers run that were given up: nothing waits for them or stops them."""
     deadline = time.monotonic() + TIDYING
-    threads = [thread for thread in threading.enumerate() if thread.name == "duly-thread"]
+    threads = [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     return any(thread.is_alive() for thread in threads)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+# The name of each; `has_hung_handlers` looks for it when a process ends.
+THREAD_NAME: Final = "duly-thread"
 
 
 class Threads(NamedTuple):
@@ -44,7 +46,7 @@ async def run_on_thread(call: Callable[[], T]) -> T:
         except RuntimeError:  # the event loop is closed
             return
 
-    threading.Thread(target=run_call, name="duly-thread", daemon=True).start()
+    threading.Thread(target=run_call, name=THREAD_NAME, daemon=True).start()
     return await future
 
 
@@ -54,7 +56,7 @@ def run_with_timeout(call: Callable[[], T], seconds: float | None) -> T:
         return call()
     ended: list[tuple[list[T], BaseException | None]] = []
     thread = threading.Thread(
-        target=lambda: ended.append(result_or_error(call)), name="duly-thread", daemon=True
+        target=lambda: ended.append(result_or_error(call)), name=THREAD_NAME, daemon=True
     )
     thread.start()
     thread.join(seconds)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
 from duly.jobs.outcome import outcome_of_run
-from duly.service.threads import THREADS
+from duly.service.threads import THREAD_NAME, THREADS
 from duly.worker.run_job import execute_job
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ThreadPool:
             else:
                 self._threads += 1
                 self._new_thread(
-                    target=self._run_submitted, name="duly-thread", daemon=True
+                    target=self._run_submitted, name=THREAD_NAME, daemon=True
                 ).start()
         self._submitted.put(run)
 
