@@ -42,7 +42,7 @@ def test_one_that_is_told_to_end_before_it_could_begin_has_not_failed(
             [*COMMAND, command, "shop:app"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
         assert process.stderr is not None
-        assert any("cannot begin yet" in line for line in process.stderr)
+        assert any("cannot start yet" in line for line in process.stderr)
 
         process.send_signal(signal.SIGTERM)
 

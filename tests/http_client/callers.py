@@ -128,9 +128,9 @@ class Sent:
     @property
     def outcome(self) -> str:
         """The one thing that became of the one message, however often it was tried."""
-        counts = {name: getattr(self.relayed, name) for name in ("sent", "again", "dead")}
+        counts = {name: getattr(self.relayed, name) for name in ("sent", "retried", "dead")}
         [outcome] = [name for name, count in counts.items() if count]
-        assert outcome == "again" or counts[outcome] == 1  # the next try may come at once
+        assert outcome == "retried" or counts[outcome] == 1  # the next try may come at once
         return outcome
 
     @property

@@ -44,8 +44,8 @@ class Expected:
     call: type[Exception] | int
 
 
-LATE = Expected("again", httpx.TimeoutException)
-BROKEN = Expected("again", httpx.TransportError)
+LATE = Expected("retried", httpx.TimeoutException)
+BROKEN = Expected("retried", httpx.TransportError)
 # The status was success: the relay wants to know no more, however the rest breaks or drips.
 LATE_AFTERWARDS = Expected("sent", httpx.TimeoutException)
 BROKEN_AFTERWARDS = Expected("sent", httpx.TransportError)
@@ -80,7 +80,7 @@ VILLAINS: dict[Villain, Expected] = {
     villains.says_continue_first: Expected("sent", 200),
     villains.answers_twice: Expected("sent", 200),
     villains.claims_a_shorter_body: Expected("sent", 200),
-    villains.answers_with_a_strange_status: Expected("again", 999),
+    villains.answers_with_a_strange_status: Expected("retried", 999),
     villains.redirects_with_a_novel: Expected("dead", 302),
 }
 NAMES = [one.__name__ for one in VILLAINS]
@@ -183,7 +183,7 @@ def test_a_receiver_that_reads_slowly_holds_a_message_no_longer_than_its_deadlin
     with living(villains.reads_slowly, deaf=True) as den:
         egress = Egress(allow=[den.origin], deadline=SOON)
         with in_time():
-            assert sent(egress, den.url, json=None, data=b"a" * 1_000_000).outcome == "again"
+            assert sent(egress, den.url, json=None, data=b"a" * 1_000_000).outcome == "retried"
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -273,4 +273,4 @@ def test_villains_do_not_keep_others_waiting() -> None:
     ends = [one.message for one in VILLAINS.values()]
     assert len(good.requests) == 20
     assert relayed.sent == 20 + ends.count("sent")
-    assert relayed.dead == ends.count("dead") + ends.count("again")
+    assert relayed.dead == ends.count("dead") + ends.count("retried")

@@ -57,9 +57,7 @@ class ThreadPool:
                 self._idle -= 1
             else:
                 self._threads += 1
-                self._new_thread(
-                    target=self._run_submitted, name=THREAD_NAME, daemon=True
-                ).start()
+                self._new_thread(target=self._run_submitted, name=THREAD_NAME, daemon=True).start()
         self._submitted.put(run)
 
     def _run_submitted(self) -> None:

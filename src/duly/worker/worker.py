@@ -188,7 +188,7 @@ class Worker:
                     return False
                 if self._host.monotonic() > until:
                     raise
-                logger.warning("the worker cannot begin yet, trying again: %s", problem)
+                logger.warning("the worker cannot start yet, trying again: %s", problem)
                 await self._fetcher.sleep_until_woken(self._pauses.latest)
             else:
                 return True
