@@ -139,7 +139,7 @@ def test_a_process_of_multiprocessing_that_cannot_be_watched_is_not_started(
 
 @contextmanager
 def listening(path: str) -> Iterator[socket.socket]:
-    """A socket that is a file, or a name that the system keeps."""
+    """A socket that is a file of the current folder."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
@@ -157,7 +157,7 @@ def test_a_socket_that_is_a_file_is_refused_unless_it_was_named(
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(os.path.relpath(path))
 
-    with listening(str(path)) as server:
+    with listening(path.name) as server:
         with pytest.raises(
             duly.errors.UsageError, match=f"may not connect to .*--let-through {path} "
         ):
