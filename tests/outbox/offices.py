@@ -168,12 +168,13 @@ async def an_office(
     case: Case,
     place: DatabaseOf,
     clock: HandClock | None = None,
-    *others: Receiver,
+    *others: Receiver | str,
     **options: Any,
 ) -> AsyncIterator[Office]:
-    """An application that may send to a receiver of its own, and to these others."""
+    """An application that may send to a receiver of its own, and to these others or their URLs."""
     with Receiver() as there:
-        egress = Egress(allow=[one.url for one in (there, *others)], **options)
+        urls = [one if isinstance(one, str) else one.url for one in (there, *others)]
+        egress = Egress(allow=urls, **options)
         async with case.open(place, clock, egress=egress) as subject:
             yield Office(subject, there)
 

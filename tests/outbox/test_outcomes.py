@@ -192,17 +192,16 @@ async def test_the_last_attempt_makes_it_a_dead_letter_that_says_why(
 async def test_a_receiver_that_is_not_there_is_tried_again(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
-    with Receiver() as gone:
-        url = gone.url
-    async with an_office(case, place, clock, gone) as office:
-        staged = await office.send(f"{url}/hook")
-        assert (await office.relay()).retried == 1
-        row = office.message(staged.id)
-        assert row.counted == ("ready", 1, 0)
-        assert row.error is not None
-        assert row.error["type"] == "duly.Unreached"
-        with socket.create_server(("127.0.0.1", gone.port)) as back:  # nobody answers there
-            assert back.getsockname()[1] == gone.port
+    with socket.socket() as closed:  # bound, so that nothing else gets the port; not listening
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        async with an_office(case, place, clock, url) as office:
+            staged = await office.send(f"{url}/hook")
+            assert (await office.relay()).retried == 1
+            row = office.message(staged.id)
+            assert row.counted == ("ready", 1, 0)
+            assert row.error is not None
+            assert row.error["type"] == "duly.Unreached"
 
 
 @every_store
