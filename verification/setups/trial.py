@@ -172,9 +172,9 @@ class Trial:
                 sender.stop()
             for sender in senders:
                 sender.join()
-        # Also without faults: on a busy machine SQLite's lock may outlast a request (503).
-        self._look(programs)
-        send_again(order.setup, self._port, self._books)
+        if order.fault != NONE:
+            self._look(programs)
+            send_again(order.setup, self._port, self._books)
         return struck
 
     def _look(self, programs: list[Program]) -> None:
