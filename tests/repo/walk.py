@@ -34,7 +34,7 @@ SECRET = "whsec_walk"
 PATIENCE = 60.0
 # Where the walk begins: a request, the commit of its batch, the fetch of its job, its run.
 ENTRIES = (
-    ("receiver/asgi.py", "serve"),
+    ("receiver/receiver.py", "Receiver.submit"),
     ("receiver/group_commit.py", "GroupCommit._commit_batches"),
     ("worker/fetcher.py", "Fetcher._fetch_batch"),
     ("worker/run_job.py", "execute_job"),

@@ -66,6 +66,7 @@ from duly.service.wakeup import Wakeup
 from duly.stores.open import store
 from duly.stores.orm.begin import begin_of
 from duly.stores.store import Store
+from duly.webhooks.receive_plan import compile_plan
 from duly.webhooks.source import Source
 
 if TYPE_CHECKING:
@@ -278,6 +279,7 @@ class Duly:
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
             self.registries,
+            plan=compile_plan(source),
         )
 
     @show_keywords(HandlerOptions, handler_from, attempts=EVENT_ATTEMPTS)

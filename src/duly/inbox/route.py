@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from duly.jobs.registry import Registries
     from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
+    from duly.webhooks.receive_plan import ReceivePlan
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.source import Source
 
@@ -54,11 +56,21 @@ class Route:
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 
+    # Reads most of its deliveries in the fewest steps; None where there is no shorter way.
+    plan: ReceivePlan | None = None
+
     # The last part of its path, and of its scope.
     name: str = field(init=False)
+    # Whether a small delivery may be received by callback: no code of the user's is in its path.
+    is_fast: bool = field(init=False)
+    # The stored headers: the name as it arrives, and as it is written in JSON.
+    written_headers: tuple[tuple[bytes, str], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.source.name)
+        object.__setattr__(self, "is_fast", not self.inline and self.tenant is None)
+        written = tuple((name.encode("latin-1"), json.dumps(name)) for name in self.headers)
+        object.__setattr__(self, "written_headers", written)
 
     def scope(self, tenant: str | None) -> str:
         """The namespace of its events."""

@@ -88,12 +88,19 @@ def log_request(method: str, path: str, reply: Reply, begun: float) -> None:
     access.info(
         "%s %s %d %s %s %.1fms",
         method,
-        path.encode("unicode_escape").decode("ascii")[:200],
+        escape_text(path)[:200],
         reply.status,
         reply.said or "-",
-        (reply.event or "-").encode("unicode_escape").decode("ascii")[:120],
+        escape_text(reply.event or "-")[:120],
         (time.perf_counter() - begun) * 1000,
     )
+
+
+def escape_text(text: str) -> str:
+    """Text from outside as plain ASCII on one line."""
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    return text.encode("unicode_escape").decode("ascii")
 
 
 async def reply_to_request(router: Router, scope: Scope, receive: Receive) -> Reply:

@@ -7,11 +7,12 @@ queue of the event loop, or in that of the threads.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.inbox.new_event import Status
+from duly.inbox.new_event import Status, build_planned_event
 from duly.outbox.relay_liveness import RelayLiveness
 from duly.receiver.group_commit import GroupCommit
 from duly.receiver.group_commit_threads import ThreadGroupCommit
@@ -20,7 +21,7 @@ from duly.receiver.metrics import Metrics
 from duly.receiver.pipeline import acknowledge_delivery, reply_to_failure, verify_request
 from duly.receiver.readiness import Readiness
 from duly.receiver.rejections import Rejections
-from duly.receiver.responses import Fault, Reply, RequestRefused
+from duly.receiver.responses import Fault, Reply, RequestRefused, refusal_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
+    from duly.receiver.group_commit import CallbackTicket, OnResult, Result
     from duly.receiver.inline import OrmOpener
-    from duly.receiver.request import Request
+    from duly.receiver.request import Request, WholeRequest
     from duly.webhooks.source import Source
 
+logger = logging.getLogger("duly")
 # A body larger than this, or compressed, is verified on a thread: it would hold up the event loop.
 LARGE = 128 * 1024
 # What is left for everything else when all inline handlers that may run are running.
@@ -80,6 +83,7 @@ class Receiver:
         self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
         self._thread_group_commit: ThreadGroupCommit | None = None
         self._process = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._begin = begin = database.begin
         self._inline = InlineCommit(
             begin or database.sync_runner,
@@ -124,6 +128,45 @@ class Receiver:
         self.metrics.flush_soon()
         return reply
 
+    def submit(
+        self, route: Route, whole: WholeRequest, body: bytes, on_reply: Callable[[Reply], None]
+    ) -> None:
+        """Verify a small delivery and queue its events; ``on_reply`` is called once, later.
+
+        It is called by the commit that holds the events, on the running event loop.
+        """
+        now = self.now()
+        loop = asyncio.get_running_loop()
+        events: list[NewEvent] = []
+        queue = self._group_commits.get(loop) or self.group_commit()
+
+        def answer(result: Result) -> None:
+            try:
+                if isinstance(result, Exception):
+                    reply = self._refuse_delivery(route, result, events)
+                else:
+                    outcomes = [one for one in result if one is not None]
+                    if len(outcomes) < len(result):
+                        self._begin_task(self._answer_alone(queue, ticket, result, answer))
+                        return
+                    reply = self._acknowledge(route, events, outcomes, now)
+                self.metrics.flush_soon()
+            except Exception:
+                logger.exception("a delivery to %s could not be answered", route.name)
+                reply = refusal_reply(Fault.FAILED, "the receiver failed: send it again", {})
+            on_reply(reply)
+
+        try:
+            planned = build_planned_event(route, whole.fields, body, whole.remote, now)
+            if planned is not None:
+                events = [planned]
+            else:
+                note = self.rejections.note
+                events = verify_request(route, whole.as_request(), body, now, note)
+            ticket = queue.submit(events, answer)
+        except Exception as problem:
+            loop.call_soon(answer, problem)
+
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
         now = self.now()
@@ -141,6 +184,25 @@ class Receiver:
             reply = self._acknowledge(route, events, outcomes, now)
         self.metrics.flush_soon_blocking()
         return reply
+
+    async def _answer_alone(
+        self,
+        queue: GroupCommit,
+        ticket: CallbackTicket,
+        outcomes: Sequence[EventOutcome | None],
+        answer: OnResult,
+    ) -> None:
+        """Receive alone what could not be received with its batch, then answer."""
+        try:
+            answer(await queue.complete(ticket, outcomes))
+        except Exception as problem:
+            answer(problem)
+
+    def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that nothing else holds."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _acknowledge(
         self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float

@@ -35,6 +35,23 @@ class Request(NamedTuple):
     upgrade: bool = False  # another protocol is offered
 
 
+class WholeRequest(NamedTuple):
+    """A small POST without its body: no header repeats, and none is about the body's form."""
+
+    pairs: list[tuple[bytes, bytes]]
+    fields: dict[bytes, bytes]
+    path: str
+    remote: str | None
+    scheme: str
+
+    def as_request(self) -> Request:
+        """The request as every other one is described."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.pairs}
+        url = f"{self.scheme}://{headers.get('host', '')}{self.path}"
+        declared = declared_length(headers.get("content-length"))
+        return Request("POST", headers, url, self.remote, None, declared)
+
+
 def headers_too_large() -> RequestRefused:
     """The refusal of more headers, or larger ones, than a webhook has."""
     return refusal_error(

@@ -35,6 +35,7 @@ class Fault(StrEnum):
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     HELD = "HELD"
     OVERLOADED = "OVERLOADED"
+    FAILED = "FAILED"
 
 
 STATUSES = {
@@ -47,6 +48,7 @@ STATUSES = {
     Fault.HEADERS_TOO_LARGE: 431,
     Fault.MALFORMED: 400,
     Fault.BODY_TAKEN: 500,
+    Fault.FAILED: 500,
     Fault.HANDLER_FAILED: 500,
     Fault.TENANT_FAILED: 500,
     Fault.NOT_IMPLEMENTED: 501,
@@ -59,7 +61,7 @@ UNREAD = frozenset(
     {
         *(Fault.TOO_SLOW, Fault.TOO_LARGE, Fault.UNKNOWN_SOURCE, Fault.OVERLOADED),
         *(Fault.METHOD_NOT_ALLOWED, Fault.UNSUPPORTED_ENCODING, Fault.HEADERS_TOO_LARGE),
-        *(Fault.LENGTH_REQUIRED, Fault.NOT_IMPLEMENTED),
+        *(Fault.LENGTH_REQUIRED, Fault.NOT_IMPLEMENTED, Fault.FAILED),
     }
 )
 

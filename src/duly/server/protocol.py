@@ -21,12 +21,15 @@ from duly.receiver import asgi
 from duly.receiver.commit_queue import RETRY_AFTER
 from duly.receiver.responses import Fault, refusal_reply
 from duly.receiver.router import HEALTH, READY
+from duly.server.fast_delivery import FastDelivery, FastPath, log_reply, write_reply
 from duly.server.framing import MALFORMED, VERSION, find_fault, find_foreign_targets, write_head
 from duly.server.lingering_close import LingeringTransport
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Collection
+
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
     from duly.receiver.asgi import Receive, Scope, Send
     from duly.receiver.responses import Reply
@@ -97,6 +100,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._first = True  # and begins with it
         self._foreign: dict[bool, frozenset[bytes]] = {}  # targets there, by `_first`
         self._header_timer: asyncio.TimerHandle | None = None
+        self._fast_path = FastPath(self.app)
+        self._arriving: FastDelivery | None = None  # its body is not complete
 
     # The connection
 
@@ -132,6 +137,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._received = self._received + data if self._received else data
             self._foreign.clear()
             self._parse(data)
+            if self._arriving is not None:
+                self._hand_over()
             if self._between_requests or not self._in_headers:
                 self._received = b""
                 self._first = self._between_requests
@@ -187,12 +194,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_headers = self._begun = True
         self._between_requests = False
         self._size, self._whole = self._whole, 0
-        super().on_message_begin()
+        self._unset_keepalive_if_required()
+        # uvicorn makes a scope here, which only ASGI needs (`_begin_scope`).
+        self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; ignore a trailer, which comes after the body."""
         if self._in_headers:
-            super().on_header(name, value)
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """From here on the application bounds what is read."""
@@ -200,6 +212,15 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade() and method != b"CONNECT":
             self._upgrading = True
             return
+        if method == b"POST" and self._is_idle() and self.parser.get_http_version() == "1.1":
+            delivery = self._fast_path.find_delivery(self, self._received)
+            if delivery is not None:
+                self._arriving = delivery
+                self.cycle = cast("RequestResponseCycle", delivery)
+                self._in_headers = False
+                self._size = 0
+                return
+        self._begin_scope()
         fault = VERSION if self._is_foreign(self.url) else None
         fault = fault or find_fault(method, self.parser.get_http_version(), self.headers)
         self._fault = fault or MALFORMED
@@ -210,6 +231,23 @@ class BoundedProtocol(HttpToolsProtocol):
         if fault is not None:
             self._stopped_parsing = True
             raise FaultyHead
+
+    def _is_idle(self) -> bool:
+        """Return True where no other request is under way, and an answer could be sent at once."""
+        return (
+            getattr(self.cycle, "response_complete", True)  # None before the first request
+            and not self.pipeline
+            and not self.flow.write_paused
+            and not self.transport.is_closing()
+            and not self._is_over_limit()
+        )
+
+    def _begin_scope(self) -> None:
+        """Make uvicorn's scope of the request whose headers are complete."""
+        url, headers, expect = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expect
+        self.headers += headers
 
     def _is_foreign(self, target: bytes) -> bool:
         """Return True where the request line names another protocol than HTTP."""
@@ -222,8 +260,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Choose what answers the request."""
         if fault is not None:
             return partial(answer_with, fault)
-        full = self._max_connections is not None and len(self.connections) > self._max_connections
-        return self._serve_over_limit if full else self._wrapped_app
+        return self._serve_over_limit if self._is_over_limit() else self._wrapped_app
+
+    def _is_over_limit(self) -> bool:
+        """Return True while more connections are open than may be."""
+        return self._max_connections is not None and len(self.connections) > self._max_connections
 
     async def _serve_over_limit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 503 in place of the application, except for its probes."""
@@ -235,7 +276,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Reset the bound on headers: the application bounds the body."""
         self._size = 0
-        super().on_body(body)
+        if self._arriving is None:
+            super().on_body(body)
+        else:
+            self._arriving.body += body
 
     def on_message_complete(self) -> None:
         """End a request, unless it is parsed again without its Upgrade."""
@@ -245,7 +289,49 @@ class BoundedProtocol(HttpToolsProtocol):
             self._size = 0
             if not self.parser.should_keep_alive():  # a trailer counts here: nothing more is read
                 self.cycle.keep_alive = False
-            super().on_message_complete()
+            if self._arriving is None:
+                super().on_message_complete()
+            else:
+                self._submit(self._arriving)
+
+    # Deliveries that take no ASGI
+
+    def _hand_over(self) -> None:
+        """Take a delivery through ASGI, with its deadline for the rest of the body."""
+        delivery, self._arriving = self._arriving, None
+        assert delivery is not None  # noqa: S101  # asked by the caller
+        delivery.release()
+        self.cycle = delivery.previous
+        self._begin_scope()
+        self.app = self._choose_app(None)
+        super().on_headers_complete()
+        if delivery.body:
+            super().on_body(delivery.body)
+
+    def _submit(self, delivery: FastDelivery) -> None:
+        """Have a complete delivery verified and committed; nothing is read until its answer."""
+        self._arriving = None
+        self.flow.pause_reading()
+        delivery.router.receiver.submit(
+            delivery.route, delivery.request, delivery.body, partial(self._answer, delivery)
+        )
+
+    def _answer(self, delivery: FastDelivery, reply: Reply) -> None:
+        """Write the answer of a delivery, unless its sender has gone."""
+        delivery.response_complete = True
+        delivery.release()
+        log_reply(delivery, reply)
+        if self.transport.is_closing():
+            return
+        self.transport.write(write_reply(delivery, reply, self.server_state.default_headers))
+        if not delivery.keep_alive:
+            self.flow.resume_reading()  # or the close would wait for what the sender may send
+            self.transport.close()
+        self.on_response_complete()
+
+    def is_committing(self) -> bool:
+        """Return True while a delivery that took no ASGI waits for its answer."""
+        return isinstance(self.cycle, FastDelivery) and not self.cycle.response_complete
 
     # The answers
 

@@ -8,12 +8,13 @@ The second ends the process as soon as its jobs and messages are given back, the
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import uvicorn
 import uvloop
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly.serve")
 # Seconds to write the counters when everything else was given up.
 FLUSH_SECONDS = 2.0
+# Of the garbage collector: Python's first is 700, or 2,000.
+GC_THRESHOLDS = (10_000, 20, 20)
 ENDED = "ended: everything that was begun is answered"
 
 
@@ -144,6 +147,7 @@ class DulyServer(uvicorn.Server):
         if self.started:
             self._start_worker()
             self._start_relay()
+            spare_garbage_collector()
             self._ready()
 
     def _start_worker(self) -> None:
@@ -200,8 +204,13 @@ class DulyServer(uvicorn.Server):
             logger.warning(
                 "gave up after %g seconds of draining: %d unanswered, to be sent again",
                 self._settings.drain,
-                len(self.server_state.tasks),
+                self._count_unanswered(),
             )
+
+    def _count_unanswered(self) -> int:
+        """Return how many requests are under way, through ASGI or past it."""
+        connections = cast("set[BoundedProtocol]", self.server_state.connections)
+        return len(self.server_state.tasks) + sum(one.is_committing() for one in connections)
 
     async def wait_for_services(self) -> None:
         """Let jobs and messages finish in the time that is left; the rest is given back."""
@@ -221,6 +230,17 @@ class DulyServer(uvicorn.Server):
                 )
             elif service.result is not None and (text := summary(service.result)):
                 logger.info("the %s has ended: %s", service.name, text)
+
+
+def spare_garbage_collector() -> None:
+    """Leave what is loaded alone, and collect less often.
+
+    Every delivery makes some objects and keeps none. By Python's defaults the collector looks at
+    all of the application again and again meanwhile: a fifth of the processor time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def configuration(app: Duly, settings: ServerSettings) -> uvicorn.Config:

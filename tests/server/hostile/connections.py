@@ -37,23 +37,26 @@ class Request(NamedTuple):
 class Connection:
     """A connection whose application tells back what it was given, and remembers it."""
 
+    app: Any = None  # what is served in place of `application`
     patient: bool = False  # whether the application waits for `go`
     go: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[Request] = field(default_factory=list)
     headers: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
     state: ServerState = field(default_factory=ServerState)
+    options: dict[str, Any] = field(default_factory=dict)  # of uvicorn
 
     async def __aenter__(self) -> Connection:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         config = uvicorn.Config(
-            self.application,
+            self.app or self.application,
             http=BoundedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
             interface="asgi3",
             access_log=False,
+            **self.options,
         )
         _, self.protocol = await loop.connect_accepted_socket(
             lambda: BoundedProtocol(config, self.state, {}, loop), theirs
@@ -101,7 +104,13 @@ class Connection:
 
     async def quiet(self) -> None:
         """Wait until everything that was asked is answered."""
-        await self.until(lambda: not self.state.tasks and (self.over or not self.protocol.pipeline))
+        await self.until(
+            lambda: (
+                not self.state.tasks
+                and not self.protocol.is_committing()
+                and (self.over or not self.protocol.pipeline)
+            )
+        )
 
     async def answers(self) -> list[Answer]:
         """Everything that was answered, once nothing is under way."""

@@ -1,0 +1,353 @@
+"""Deliveries that take no ASGI: answered once, in order, after their commit, as with ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from duly.receiver import pipeline
+from duly.server.fast_delivery import FastDelivery, FastPath
+from tests.server.hostile.application import application
+from tests.server.hostile.connections import Connection
+from tests.server.hostile.wire import BODY, awaited_answer, delivery, request, signed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+    from pathlib import Path
+
+    from duly import Duly
+    from duly.core.session import Operation, Runner
+    from duly.inbox.route import Route
+    from duly.receiver.responses import Reply
+    from tests.server.hostile.wire import Answer
+
+T = TypeVar("T")
+TOKEN = ("x-gitlab-token", "a token that is only shown")
+
+
+class Gate:
+    """The store's own runner, whose batches wait until the gate is open."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.open = asyncio.Event()
+        self.waiting = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
+        """The same, once the gate is open."""
+        self.waiting += 1
+        await self.open.wait()
+        self.waiting -= 1
+        return await self._runner.run_batch(operation, within=within)
+
+
+class Served:
+    """An application, the gate before its store, and how each of its deliveries came in."""
+
+    def __init__(self, app: Duly) -> None:
+        self.app = app
+        self.gate = Gate(app.store.async_runner)
+        self.ways: list[str] = []
+        receiver: Any = app.receiver
+        receiver._async_runner = self.gate
+        submit, receive = receiver.submit, receiver.receive
+
+        def submitted(*arguments: Any) -> None:
+            self.ways.append("fast")
+            submit(*arguments)
+
+        def received(*arguments: Any) -> Awaitable[Reply]:
+            self.ways.append("asgi")
+            reply: Awaitable[Reply] = receive(*arguments)
+            return reply
+
+        receiver.submit, receiver.receive = submitted, received
+
+    def events(self) -> list[str]:
+        """The ids of the events that are stored, in their order."""
+        with self.app.transaction() as tx:
+            return [row["event_id"] for row in tx.execute("SELECT event_id FROM duly_events")]
+
+
+@asynccontextmanager
+async def served(url: str, *, gated: bool = False, **deadlines: Any) -> AsyncIterator[Served]:
+    """An application on this store; its gate is open unless it is to hold the commits."""
+    app = application(url)
+    for name, value in deadlines.items():
+        setattr(app.receiver, f"_{name}", value)
+    serving = Served(app)
+    if not gated:
+        serving.gate.open.set()
+    try:
+        yield serving
+    finally:
+        serving.gate.open.set()
+        await app.aclose()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("own_postgres_url"))
+    return f"sqlite:///{tmp_path / 'duly.db'}"
+
+
+async def told(connection: Connection, pieces: list[bytes]) -> list[Answer]:
+    """What the sender of these pieces is told."""
+    await connection.hand(pieces)
+    return await connection.answers()
+
+
+@pytest.mark.promise("I1")
+async def test_a_small_delivery_is_answered_after_its_commit_and_takes_no_asgi(url: str) -> None:
+    async with served(url, gated=True) as serving, Connection(serving.app) as connection:
+        await connection.hand([delivery("one")])
+        await connection.until(lambda: serving.gate.waiting == 1)
+        assert connection.protocol.is_committing()
+        assert serving.events() == []
+        serving.gate.open.set()
+        answer = await awaited_answer(connection.reader)
+        assert answer is not None
+        assert (answer.status, answer.json) == (200, {"status": "accepted", "event": "one"})
+        assert serving.events() == ["one"]
+        assert serving.ways == ["fast"]
+        assert serving.app.router.memory_used == 0
+
+
+async def test_pipelined_deliveries_are_answered_each_with_its_own_event_in_order(
+    url: str,
+) -> None:
+    names = [f"evt_{number}" for number in range(6)]
+    async with served(url) as serving, Connection(serving.app) as connection:
+        answers = await told(
+            connection, [b"".join(map(delivery, names[:4])), *map(delivery, names[4:])]
+        )
+        assert [answer.json["event"] for answer in answers] == names
+        assert set(serving.ways) == {"fast", "asgi"}
+        assert sorted(serving.events()) == names
+
+
+async def test_a_connection_has_one_delivery_in_the_queue_and_is_not_read_meanwhile(
+    url: str,
+) -> None:
+    async with served(url, gated=True) as serving, Connection(serving.app) as connection:
+        await connection.hand([delivery("first")])
+        await connection.until(lambda: serving.gate.waiting == 1)
+        assert connection.protocol.flow.read_paused
+        connection.protocol.data_received(delivery("second"))  # it was on its way
+        assert len(serving.ways) == 1
+        serving.gate.open.set()
+        answers = await connection.answers()
+        assert [answer.json["event"] for answer in answers] == ["first", "second"]
+
+
+@pytest.mark.promise("I1")
+async def test_a_delivery_answered_503_at_its_deadline_is_answered_by_no_later_commit(
+    url: str,
+) -> None:
+    async with (
+        served(url, gated=True, deadline=0.5) as serving,
+        Connection(serving.app) as connection,
+    ):
+        await connection.hand([delivery("late")])
+        late = await awaited_answer(connection.reader)
+        assert late is not None
+        assert (late.status, late.said) == (503, "STORE_UNAVAILABLE")
+        serving.gate.open.set()
+        await connection.until(lambda: serving.gate.waiting == 0)
+        while serving.events() != ["late"]:  # noqa: ASYNC110  # its commit goes on
+            await asyncio.sleep(0.01)
+        [answer] = await told(connection, [delivery("next")])
+        assert answer.json == {"status": "accepted", "event": "next"}
+
+
+@pytest.mark.promise("I1")
+async def test_a_sender_that_has_gone_is_not_answered_and_its_event_is_kept(url: str) -> None:
+    async with served(url, gated=True) as serving:
+        async with Connection(serving.app) as connection:
+            await connection.hand([delivery("gone")])
+            await connection.until(lambda: serving.gate.waiting == 1)
+            connection.protocol.transport.abort()
+            await connection.until(lambda: not connection.state.connections)
+        serving.gate.open.set()
+        async with Connection(serving.app) as connection:
+            [answer] = await told(connection, [delivery("gone")])
+            assert answer.said == "duplicate"
+        assert serving.app.router.memory_used == 0
+
+
+async def test_an_answer_that_cannot_be_given_disturbs_no_other_delivery_and_ends_its_own(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    acknowledge = pipeline.acknowledge_delivery
+
+    def fail_for_bad(route: Route, events: Any, outcomes: Any) -> Reply:
+        if events[0].event_id == "bad":
+            raise ZeroDivisionError
+        return acknowledge(route, events, outcomes)
+
+    monkeypatch.setattr("duly.receiver.receiver.acknowledge_delivery", fail_for_bad)
+    async with served(url, gated=True) as serving:
+        connections = [Connection(serving.app) for _ in range(3)]
+        for connection, name in zip(connections, ("a", "bad", "b"), strict=True):
+            await connection.__aenter__()
+            await connection.hand([delivery(name)])
+        serving.gate.open.set()
+        answers = [(await connection.answers())[0] for connection in connections]
+        assert [answer.status for answer in answers] == [200, 500, 200]
+        assert answers[1].closes
+        assert sorted(serving.events()) == ["a", "b", "bad"]
+        for connection in connections:
+            await connection.__aexit__(None, None, None)
+    assert "could not be answered" in caplog.text
+
+
+async def test_a_drain_waits_for_the_answer_and_then_closes(url: str) -> None:
+    async with served(url, gated=True) as serving, Connection(serving.app) as connection:
+        await connection.hand([delivery("one")])
+        await connection.until(lambda: serving.gate.waiting == 1)
+        connection.protocol.shutdown()
+        assert not connection.over
+        serving.gate.open.set()
+        answer = await awaited_answer(connection.reader)
+        assert answer is not None
+        assert (answer.said, answer.closes) == ("accepted", True)
+        await connection.until(lambda: connection.over)
+
+
+async def test_the_keep_alive_timer_does_not_end_a_delivery_that_is_being_committed(
+    url: str,
+) -> None:
+    async with (
+        served(url) as serving,
+        Connection(serving.app, options={"timeout_keep_alive": 0.2}) as connection,
+    ):
+        await connection.hand([delivery("first")])
+        assert await awaited_answer(connection.reader) is not None
+        serving.gate.open.clear()
+        await connection.hand([delivery("second")])
+        await asyncio.sleep(0.4)  # twice the timer
+        serving.gate.open.set()
+        answer = await awaited_answer(connection.reader)
+        assert answer is not None
+        assert answer.json["event"] == "second"
+
+
+def variants() -> dict[str, list[bytes]]:
+    """Requests, each of which must be answered alike on both ways."""
+    forged = [(name, value[:-4] + "AAA=") if "signature" in name.lower() else (name, value)
+              for name, value in signed("forged")]  # fmt: skip
+    stale = [(name, "1700000000") if "timestamp" in name.lower() else (name, value)
+             for name, value in signed("stale")]  # fmt: skip
+    length = ("content-length", str(len(BODY)))
+    other = b'{"type":"invoice.paid","data":{"id":"in_2"}}'
+    return {
+        "accepted": [delivery("new")],
+        "copy": [delivery("new"), delivery("new")],
+        "other body": [delivery("new"), delivery("new", other)],
+        "ignored": [delivery("quiet", path="/packed")],
+        "forged": [request("POST", "/hooks", [*forged, length], BODY)],
+        "stale": [request("POST", "/hooks", [*stale, length], BODY)],
+        "unsigned": [request("POST", "/hooks", [length], BODY)],
+        "no id": [request("POST", "/gitlab", [TOKEN, length], BODY)],
+        "not JSON": [delivery("odd", b"{")],
+        "empty": [delivery("empty", b"")],
+        "slash": [delivery("slash", path="/hooks/")],
+        "query": [delivery("query", path="/hooks?a=b")],
+        "unknown": [delivery("unknown", path="/nobody")],
+        "inline": [delivery("inline", path="/inline")],
+        "close": [delivery("close", more=[("connection", "close")])],
+        "compressed": [delivery("packed", more=[("content-encoding", "gzip")])],
+        "expects": [delivery("expects", more=[("expect", "100-continue")])],
+        "two pieces": [delivery("two")[:-7], delivery("two")[-7:]],
+        "repeated": [delivery("twice", more=[("x-a", "1"), ("x-a", "2")])],
+        "HTTP/1.0": [delivery("old").replace(b"HTTP/1.1", b"HTTP/1.0")],
+        "two hosts": [delivery("hosts", more=[("host", "other.test")])],
+        "odd host": [delivery("host").replace(b"host: duly.test", b"host: du ly")],
+        "foreign": [delivery("rtsp").replace(b"HTTP/1.1", b"RTSP/1.0")],
+        "large": [delivery("large", b'{"type":"a","pad":"%b"}' % (b"x" * 60_000))],
+        "larger": [delivery("larger", b'{"type":"a","pad":"%b"}' % (b"x" * 70_000))],
+        "many headers": [delivery("many", more=[(f"x-{n}", "1") for n in range(150)])],
+        "upgrade": [delivery("up", more=[("upgrade", "h2c"), ("connection", "upgrade")])],
+    }
+
+
+@pytest.mark.parametrize("variant", list(variants()))
+async def test_both_ways_give_the_same_answers_rows_and_counters(
+    tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "duly.access")
+
+    async def seen(name: str) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+        caplog.clear()
+        async with served(f"sqlite:///{tmp_path / name}.db") as serving:
+            async with Connection(serving.app) as connection:
+                pieces = variants()[variant]
+                answers = await told(connection, pieces)
+            await serving.app.receiver.metrics.flush_awaited()
+            with serving.app.transaction() as tx:
+                columns = "event_id, type, flags, headers, body, fingerprint, digest"
+                rows = [dict(row) for row in tx.execute(f"SELECT {columns} FROM duly_events")]
+                counted = [
+                    dict(row) for row in tx.execute("SELECT scope, name, n FROM duly_counters")
+                ]
+            assert serving.app.router.memory_used == 0
+            logged = [one.args for one in caplog.records if one.name == "duly.access"]
+            # All but the time that it took.
+            lines = [one[:-1] for one in logged if isinstance(one, tuple)]
+            return [(one.status, one.body, one.headers) for one in answers], rows, counted, lines
+
+    fast = await seen("fast")
+    monkeypatch.setattr(FastPath, "find_delivery", lambda *_: None)
+    assert fast == await seen("asgi")
+
+
+async def test_deliveries_that_are_small_and_whole_are_the_fast_ones(tmp_path: Path) -> None:
+    fast = {"accepted", "copy", "other body", "ignored", "forged", "stale", "unsigned", "no id",
+            "not JSON", "empty", "close", "large", "upgrade"}  # fmt: skip
+    found = set()
+    for name, pieces in variants().items():
+        async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+            async with Connection(serving.app) as connection:
+                await told(connection, pieces)
+            if set(serving.ways) == {"fast"}:
+                found.add(name)
+    assert found == fast
+
+
+async def test_the_limit_of_connections_and_the_proxy_headers_hold_on_the_fast_way(
+    tmp_path: Path,
+) -> None:
+    options: dict[str, Any] = {"proxy_headers": True, "forwarded_allow_ips": "*"}
+    async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        async with Connection(serving.app, options=options) as connection:
+            connection.protocol.client = ("127.0.0.1", 1)
+            forwarded = delivery("one", more=[("x-forwarded-for", "203.0.113.7, 10.0.0.1")])
+            [answer] = await told(connection, [forwarded])
+            assert answer.said == "accepted"
+        assert serving.ways == ["fast"]
+        with serving.app.transaction() as tx:
+            [row] = tx.execute("SELECT remote FROM duly_deliveries")
+            assert row["remote"] == "203.0.113.7"
+        async with Connection(serving.app, options={"limit_concurrency": 0}) as connection:
+            [answer] = await told(connection, [delivery("two")])
+            assert (answer.status, answer.said) == (503, "OVERLOADED")
+        assert serving.ways == ["fast"]
+
+
+async def test_a_body_that_comes_in_two_pieces_gives_back_its_memory(tmp_path: Path) -> None:
+    async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        async with Connection(serving.app) as connection:
+            connection.protocol.data_received(delivery("half")[:-7])
+            assert not isinstance(connection.protocol.cycle, FastDelivery)
+            connection.protocol.transport.abort()
+            await connection.until(lambda: not connection.state.connections)
+        assert serving.app.router.memory_used == 0
