@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from duly.receiver import pipeline
-from duly.server.fast_delivery import FastDelivery, FastPath
+from duly.server.fast_delivery import FastPath
 from tests.server.hostile.application import application
 from tests.server.hostile.connections import Connection
 from tests.server.hostile.wire import BODY, awaited_answer, delivery, request, signed
@@ -111,7 +111,7 @@ async def test_a_small_delivery_is_answered_after_its_commit_and_takes_no_asgi(u
     async with served(url, gated=True) as serving, Connection(serving.app) as connection:
         await connection.hand([delivery("one")])
         await connection.until(lambda: serving.gate.waiting == 1)
-        assert connection.protocol.is_committing()
+        assert connection.protocol.is_delivering()
         assert serving.events() == []
         serving.gate.open.set()
         answer = await awaited_answer(connection.reader)
@@ -312,7 +312,7 @@ async def test_both_ways_give_the_same_answers_rows_and_counters(
 
 async def test_deliveries_that_are_small_and_whole_are_the_fast_ones(tmp_path: Path) -> None:
     fast = {"accepted", "copy", "other body", "ignored", "forged", "stale", "unsigned", "no id",
-            "not JSON", "empty", "close", "large", "upgrade"}  # fmt: skip
+            "not JSON", "empty", "close", "large", "upgrade", "two pieces"}  # fmt: skip
     found = set()
     for name, pieces in variants().items():
         async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
@@ -343,11 +343,34 @@ async def test_the_limit_of_connections_and_the_proxy_headers_hold_on_the_fast_w
         assert serving.ways == ["fast"]
 
 
-async def test_a_body_that_comes_in_two_pieces_gives_back_its_memory(tmp_path: Path) -> None:
+async def test_a_body_that_never_comes_is_refused_in_time_and_holds_no_memory(
+    tmp_path: Path,
+) -> None:
     async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        serving.app.router.body_deadline = 0.1
         async with Connection(serving.app) as connection:
-            connection.protocol.data_received(delivery("half")[:-7])
-            assert not isinstance(connection.protocol.cycle, FastDelivery)
+            await connection.hand([delivery("half")[:-7]])
+            assert connection.protocol.is_delivering()
+            answer = await awaited_answer(connection.reader)
+            assert answer is not None
+            assert (answer.status, answer.said, answer.closes) == (408, "TOO_SLOW", True)
+        async with Connection(serving.app) as connection:
+            await connection.hand([delivery("half")[:-7]])
+            assert serving.app.router.memory_used == len(BODY) - 7
             connection.protocol.transport.abort()
             await connection.until(lambda: not connection.state.connections)
+        assert serving.app.router.memory_used == 0
+        assert serving.ways == []
+
+
+async def test_a_body_for_which_there_is_no_memory_is_refused_by_asgi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        monkeypatch.setattr("duly.receiver.router.BODY_MEMORY", -100)
+        monkeypatch.setattr("duly.receiver.router.SPARE_MEMORY", 110)
+        whole = delivery("much")
+        async with Connection(serving.app) as connection:
+            [answer] = await told(connection, [whole[: -len(BODY) + 5], whole[-len(BODY) + 5 :]])
+            assert (answer.status, answer.said, answer.closes) == (503, "OVERLOADED", True)
         assert serving.app.router.memory_used == 0

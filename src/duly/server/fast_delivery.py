@@ -1,9 +1,9 @@
 """A small delivery on its way past ASGI: from its headers to the answer after its commit.
 
-Most deliveries are small, come in one piece and go to a source whose code is all duly's. Such a one
-needs no ASGI scope, task or future: it is verified in the parser's callback, waits in the commit
-queue with a callback of its own, and the commit writes its answer. Everything else, and every
-delivery that is not complete when its piece ends, goes through the ASGI application.
+Most deliveries are small and go to a source whose code is all duly's. Such a one needs no ASGI
+scope, task or future: it is verified in the parser's callback, waits in the commit queue with a
+callback of its own, and the commit writes its answer. Everything else goes through the ASGI
+application.
 """
 
 from __future__ import annotations
@@ -52,18 +52,15 @@ class FastDelivery:
     """
 
     __slots__ = (
-        "begun", "body", "declared", "disconnected", "keep_alive", "previous", "request",
-        "response_complete", "route", "router",
+        "begun", "body", "disconnected", "keep_alive", "previous", "request", "response_complete",
+        "route", "router",
     )  # fmt: skip
     message_event = NoEvent()
 
-    def __init__(
-        self, router: Router, route: Route, request: WholeRequest, declared: int, previous: Any
-    ) -> None:
+    def __init__(self, router: Router, route: Route, request: WholeRequest, previous: Any) -> None:
         self.router = router
         self.route = route
         self.request = request
-        self.declared = declared
         self.previous = previous  # the cycle before it, for uvicorn, should it be handed over
         self.begun = time.perf_counter()
         self.body = b""
@@ -71,9 +68,19 @@ class FastDelivery:
         self.disconnected = False
         self.response_complete = False
 
+    def add(self, piece: bytes) -> bool:
+        """Add a piece of the body; return False where there is no memory for it."""
+        try:
+            self.router.take_memory(len(piece), len(self.body) + len(piece))
+        except RequestRefused:
+            self.router.release_memory(len(piece))  # it was counted all the same
+            return False
+        self.body += piece
+        return True
+
     def release(self) -> None:
         """Give back the memory of the body."""
-        self.router.release_memory(self.declared)
+        self.router.release_memory(len(self.body))
 
 
 class FastPath:
@@ -125,10 +132,6 @@ class FastPath:
             or not self._is_sound_host(fields.get(b"host"))
         ):
             return None
-        try:
-            router.take_memory(declared, declared)
-        except RequestRefused:
-            return None
         client = protocol.client
         request = WholeRequest(
             headers,
@@ -137,7 +140,7 @@ class FastPath:
             self._remote(client[0], fields) if client else None,
             self._scheme(client[0] if client else None, fields, protocol.scheme or "http"),
         )
-        return FastDelivery(router, route, request, declared, protocol.cycle)
+        return FastDelivery(router, route, request, protocol.cycle)
 
     def _is_sound_host(self, host: bytes | None) -> bool:
         """Return True for the header that `find_fault` accepts."""

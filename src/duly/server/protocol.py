@@ -40,6 +40,7 @@ HEADER_SECONDS: Final = 10.0
 HEADER_ROOM: Final = 64 * 1024
 
 TOO_SLOW: Final = refusal_reply(Fault.TOO_SLOW, "the headers did not arrive in time", {})
+BODY_TOO_SLOW: Final = refusal_reply(Fault.TOO_SLOW, "the body did not arrive in time", {})
 TOO_LARGE: Final = refusal_reply(
     Fault.HEADERS_TOO_LARGE, f"at most {HEADER_ROOM} bytes are read as headers", {}
 )
@@ -102,6 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._fast_path = FastPath(self.app)
         self._arriving: FastDelivery | None = None  # its body is not complete
+        self._body_timer: asyncio.TimerHandle | None = None
 
     # The connection
 
@@ -117,6 +119,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Cancel the timers."""
         self._cancel_header_timer()
         self._closing.forget()
+        if self._arriving is not None:
+            self._end_arrival().release()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -137,8 +141,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._received = self._received + data if self._received else data
             self._foreign.clear()
             self._parse(data)
-            if self._arriving is not None:
-                self._hand_over()
+            if self._arriving is not None and self._body_timer is None:
+                seconds = self._arriving.router.body_deadline
+                self._body_timer = self.loop.call_later(seconds, self._on_body_timeout)
             if self._between_requests or not self._in_headers:
                 self._received = b""
                 self._first = self._between_requests
@@ -276,10 +281,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Reset the bound on headers: the application bounds the body."""
         self._size = 0
-        if self._arriving is None:
-            super().on_body(body)
-        else:
-            self._arriving.body += body
+        if self._arriving is not None:
+            if self._arriving.add(body):
+                return
+            self._hand_over()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request, unless it is parsed again without its Upgrade."""
@@ -292,14 +298,27 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._arriving is None:
                 super().on_message_complete()
             else:
-                self._submit(self._arriving)
+                self._submit()
 
     # Deliveries that take no ASGI
 
-    def _hand_over(self) -> None:
-        """Take a delivery through ASGI, with its deadline for the rest of the body."""
+    def _end_arrival(self) -> FastDelivery:
+        """Return the delivery that is arriving; wait no longer for its body."""
         delivery, self._arriving = self._arriving, None
         assert delivery is not None  # noqa: S101  # asked by the caller
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+        return delivery
+
+    def _on_body_timeout(self) -> None:
+        delivery = self._end_arrival()
+        self._stopped_parsing = True
+        self._answer(delivery, BODY_TOO_SLOW)
+
+    def _hand_over(self) -> None:
+        """Take a delivery through ASGI, which refuses what there is no memory for."""
+        delivery = self._end_arrival()
         delivery.release()
         self.cycle = delivery.previous
         self._begin_scope()
@@ -308,9 +327,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if delivery.body:
             super().on_body(delivery.body)
 
-    def _submit(self, delivery: FastDelivery) -> None:
+    def _submit(self) -> None:
         """Have a complete delivery verified and committed; nothing is read until its answer."""
-        self._arriving = None
+        delivery = self._end_arrival()
         self.flow.pause_reading()
         delivery.router.receiver.submit(
             delivery.route, delivery.request, delivery.body, partial(self._answer, delivery)
@@ -329,8 +348,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
-    def is_committing(self) -> bool:
-        """Return True while a delivery that took no ASGI waits for its answer."""
+    def is_delivering(self) -> bool:
+        """Return True while a delivery that takes no ASGI is not answered."""
         return isinstance(self.cycle, FastDelivery) and not self.cycle.response_complete
 
     # The answers

@@ -210,7 +210,7 @@ class DulyServer(uvicorn.Server):
     def _count_unanswered(self) -> int:
         """Return how many requests are under way, through ASGI or past it."""
         connections = cast("set[BoundedProtocol]", self.server_state.connections)
-        return len(self.server_state.tasks) + sum(one.is_committing() for one in connections)
+        return len(self.server_state.tasks) + sum(one.is_delivering() for one in connections)
 
     async def wait_for_services(self) -> None:
         """Let jobs and messages finish in the time that is left; the rest is given back."""

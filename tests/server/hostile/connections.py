@@ -107,7 +107,7 @@ class Connection:
         await self.until(
             lambda: (
                 not self.state.tasks
-                and not self.protocol.is_committing()
+                and not self.protocol.is_delivering()
                 and (self.over or not self.protocol.pipeline)
             )
         )
