@@ -13,7 +13,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from benchmarks.report import say
+from benchmarks.report import positive, say
 from benchmarks.working.aims import ratios
 from benchmarks.working.contenders import CONTENDERS, MEASURES, NAMES
 from benchmarks.working.contest import Contest, Pace
@@ -58,14 +58,6 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     print(report(rows, list(ratios(rows)), absent, machine=options.json), flush=True)
     return 0 if all(row.valid for row in rows) else 1
-
-
-def positive(text: str) -> int:
-    """A number of something."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

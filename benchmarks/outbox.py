@@ -14,14 +14,14 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks.jobs import BUSY, SERVER, positive
+from benchmarks.jobs import BUSY, SERVER
 from benchmarks.relaying.aims import ratios
 from benchmarks.relaying.contenders import CONTENDERS, MEASURES, NAMES
 from benchmarks.relaying.contest import Contest, Pace
 from benchmarks.relaying.grounds import OnPostgres, OnSqlite
 from benchmarks.relaying.processes import receiving
 from benchmarks.relaying.showing import report
-from benchmarks.report import say
+from benchmarks.report import positive, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,6 +21,14 @@ def say(text: str) -> None:
     print(f"benchmarks: {text}", file=sys.stderr, flush=True)
 
 
+def positive(text: str) -> int:
+    """Read a number of something, for an option."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
 @contextmanager
 def progress(duels: Sequence[Duel]) -> Iterator[Tell]:
     """A bar on a terminal where rich is installed, else a plain line for each row."""

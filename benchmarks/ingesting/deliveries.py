@@ -12,14 +12,17 @@ SOURCE = "standard-webhooks"
 TYPE = "invoice.paid"
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-# The lines of an invoice in each size of body: about 400 bytes, and about 2 KB.
-SIZES = {"small": 0, "usual": 8}
+# The lines of an invoice in each size of body: about 350 bytes, 2 KB, and what the name says.
+SIZES = {"small": 0, "usual": 8, "16KB": 80, "64KB": 324, "256KB": 1300}
+# So much of them is built at most: they are all in memory before the clock starts.
+MOST_BYTES = 200_000_000
 PLACE = "place-of-the-id"
 
 
-def requests(count: int, size: str) -> list[bytes]:
-    """As many requests, each ready to be written to a connection as it is."""
+def requests(count: int, size: str) -> list[tuple[bytes, bytes]]:
+    """As many ids, each with its request, ready to be written to a connection as it is."""
     before, after = body_around(size)
+    count = min(count, MOST_BYTES // len(before + after))
     head, stamp, run = head_of(), str(int(time.time())).encode(), os.urandom(8).hex()
     built = []
     for number in range(count):
@@ -27,7 +30,7 @@ def requests(count: int, size: str) -> list[bytes]:
         body = before + identifier + after
         signed = hmac.digest(KEY, b"%b.%b.%b" % (identifier, stamp, body), "sha256")
         values = (identifier, stamp, base64.b64encode(signed), len(body), body)
-        built.append(head % values)
+        built.append((identifier, head % values))
     return built
 
 
