@@ -26,6 +26,8 @@ class Contender:
     peer: str
     server: str = SERVERS[0]
     pool: int = 0  # 0 where there is none to choose
+    handlers: int = 0  # of duly's, each for a type of its own; 0: one for all
+    processes: int = 1
 
     def row(self, connections: int) -> str:
         """The name of its row; contenders that differ in their pool alone share it."""

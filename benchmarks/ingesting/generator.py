@@ -47,6 +47,7 @@ class Order(TypedDict):
     seconds: float
     warm_up: float
     size: str
+    types: int  # of events; 0: one
     processes: list[int]  # whose processor time is asked for
 
 
@@ -139,7 +140,8 @@ class Load:
     def __init__(self, order: Order) -> None:
         connections = order["connections"]
         most = int((order["seconds"] + order["warm_up"]) * min(MOST, MOST_OF_ONE * connections))
-        self._requests: Iterator[tuple[bytes, bytes]] = iter(requests(most, order["size"]))
+        built = requests(most, order["size"], order["types"])
+        self._requests: Iterator[tuple[bytes, bytes]] = iter(built)
         self._order = order
         self._selector = selectors.DefaultSelector()
         self.latencies: list[float] = []

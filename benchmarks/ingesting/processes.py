@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from benchmarks.ingesting.contenders import SERVED
 from benchmarks.ingesting.hosting import HOST
-from benchmarks.ingesting.ours import STORE
+from benchmarks.ingesting.ours import HANDLERS, STORE
 from benchmarks.processor import KNOWN
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 # Not the folder for temporary files: on many machines it is memory, where a commit costs nothing.
 DISK = ROOT / ".cache"
+# In the first line that `duly serve` prints, when it serves.
+BANNER = b" serves "
 # Far longer than a start or an end takes here.
 PATIENCE = 30.0
 
@@ -54,6 +56,7 @@ class Served:
             "seconds": seconds,
             "warm_up": warm_up,
             "size": size,
+            "types": self.contender.handlers,
             "processes": list(self.processes),
         }
         ended = subprocess.run(
@@ -77,7 +80,7 @@ def serving(contender: Contender, url: str, *, postmaster: int | None = None) ->
     with tempfile.NamedTemporaryFile("w+", dir=DISK, prefix="ingest-", suffix=".log") as log:
         process = start(contender, url, port, log)
         try:
-            if not answers(process, port):
+            if not (answers(process, port) and announced(contender, process, Path(log.name))):
                 log.seek(0)
                 raise ServerFailed(f"the server of {contender} did not start:\n{log.read()}")
             processes = (process.pid,) if postmaster is None else (process.pid, postmaster)
@@ -91,6 +94,8 @@ def start(contender: Contender, url: str, port: int, log: IO[str]) -> subprocess
     if contender.peer == SERVED:
         arguments = ["duly", "serve", "benchmarks.ingesting.served:app", "--no-worker"]
         arguments += ["--host", HOST, "--port", str(port)]
+        if contender.processes > 1:
+            arguments += ["--workers", str(contender.processes)]
     else:
         order: hosting.Order = {
             "store": contender.store,
@@ -107,7 +112,7 @@ def start(contender: Contender, url: str, port: int, log: IO[str]) -> subprocess
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        env={**os.environ, STORE: url},
+        env={**os.environ, STORE: url, HANDLERS: str(contender.handlers)},
     )
 
 
@@ -115,6 +120,16 @@ def answers(process: subprocess.Popen[bytes], port: int) -> bool:
     """Wait until the port takes connections; a server that ended never will."""
     deadline = time.monotonic() + PATIENCE
     while not listens(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def announced(contender: Contender, process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until `duly serve` says that all its processes serve; nothing else says so."""
+    deadline = time.monotonic() + PATIENCE
+    while contender.peer == SERVED and BANNER not in log.read_bytes():
         if process.poll() is not None or time.monotonic() > deadline:
             return False
         time.sleep(0.02)

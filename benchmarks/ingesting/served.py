@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.ingesting.ours import STORE, application
+from benchmarks.ingesting.ours import HANDLERS, STORE, application
 
-app = application(os.environ[STORE])
+app = application(os.environ[STORE], int(os.environ[HANDLERS]))
