@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT, COLUMNS = 480, 300, 2
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 40, 60
 # Both are told apart on paper, too: by the dash and by the name at the line.
-LINES = {"ingest": ("#1f6feb", ""), "drain": ("#c2410c", "6 4")}
+LINES = {"ingest": ("#1f6feb", "none"), "drain": ("#c2410c", "6 4")}
 MICRO = 1e6
 
 
