@@ -21,7 +21,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from benchmarks.ingesting.deliveries import requests
-from benchmarks.processor import spent
+from benchmarks.processor import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,6 +138,7 @@ class Load:
     """The requests that are left, the window, and what was answered in it."""
 
     def __init__(self, order: Order) -> None:
+        self._meter = Meter(order["processes"])  # before there is much in memory
         connections = order["connections"]
         most = int((order["seconds"] + order["warm_up"]) * min(MOST, MOST_OF_ONE * connections))
         built = requests(most, order["size"], order["types"])
@@ -150,7 +151,6 @@ class Load:
         self._closed = False
         self._waiting = 0
         self._since = self._seconds = self._used = self._busy = 0.0
-        self._spent: list[float] = []
 
     def run(self) -> Found:
         """Connect, warm up, measure, and wait for the last replies."""
@@ -209,7 +209,7 @@ class Load:
         """The window begins: what came before was the warm-up."""
         self._before = len(self.latencies)
         self._since = time.perf_counter()
-        self._spent = spent(self._order["processes"])
+        self._meter.read()
         self._used = time.process_time()
 
     def _close(self) -> None:
@@ -223,19 +223,19 @@ class Load:
         self._seconds = max(time.perf_counter() - self._since, MOMENT)
         self._busy = used / self._seconds
         self._inside = len(self.latencies)
-        now = spent(self._order["processes"])
-        self._spent = [after - before for before, after in zip(self._spent, now, strict=True)]
+        self._meter.read()
 
     def _found(self) -> Found:
         """What the window held."""
         inside = sorted(self.latencies[self._before : self._inside])
+        before, after = self._meter.readings(2)
         return {
             "accepted": len(inside),
             "seconds": self._seconds,
             "p50": quantile(inside, 0.50),
             "p99": quantile(inside, 0.99),
             "busy": self._busy,
-            "spent": self._spent,
+            "spent": [late - early for early, late in zip(before, after, strict=True)],
             "kept": len(self.latencies),
             "others": dict(self.others),
         }
