@@ -19,7 +19,7 @@ from benchmarks.growing.plot import svg
 from benchmarks.growing.showing import report
 from benchmarks.ingesting.processes import DISK
 from benchmarks.processor import KNOWN
-from benchmarks.report import positive, say
+from benchmarks.report import positive, say, warn_if_busy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if contest.postmaster is None or not KNOWN:
         say("processor time is read from /proc, of a PostgreSQL on this machine: here is none")
         return 2
+    warn_if_busy()
     wanted = options.axis or AXES
     rows = contest.run([points(axis, quick=options.quick, large=options.large) for axis in wanted])
     options.plot.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from benchmarks.ingesting.contenders import CONNECTIONS, PEERS, SERVERS, STORES,
 from benchmarks.ingesting.contest import SERVER, Pace, Seen, measured
 from benchmarks.ingesting.deliveries import SIZES
 from benchmarks.ingesting.showing import report
-from benchmarks.report import positive, say
+from benchmarks.report import positive, say, warn_if_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     pace = Pace(options.rounds, options.seconds, WARM_UP, options.body)
     if options.quick:
         pace = Pace(1, 0.2, 0.1, options.body)
+    warn_if_busy()
     rows: list[Row] = []
     for store in options.store or STORES:
         if store == "postgres" and SERVER not in os.environ:

@@ -14,7 +14,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from benchmarks.report import positive, say
+from benchmarks.report import positive, say, warn_if_busy
 from benchmarks.working.aims import ratios
 from benchmarks.working.contenders import BULK, CONTENDERS, MEASURES, NAMES, OURS
 from benchmarks.working.contest import Contest, Pace
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 SERVER = "DULY_TEST_POSTGRES"
 ROUNDS = 3
-# Above this load average before the run, figures say little.
-BUSY = 0.5
 COUNTS = {"jobs": 20_000, "one": 1_000, "within": 1_000, "bulk": 10_000, "samples": 100}
 QUICKLY = {"jobs": 300, "one": 30, "within": 30, "bulk": 300, "samples": 5}
 
@@ -39,8 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if SERVER not in os.environ:
         say(f"{SERVER} names no server; `make bench SUITE=jobs` starts one")
         return 2
-    if os.getloadavg()[0] > BUSY:
-        say(f"something else keeps this machine busy (load {os.getloadavg()[0]:.1f}): no good run")
+    warn_if_busy()
     counts = QUICKLY if options.quick else {**COUNTS, "jobs": options.jobs}
     pace = Pace(1 if options.quick else options.rounds, counts)
     absent: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from benchmarks.duels import Duel, Row
 
 Tell = Callable[["Row"], None]
+# Above this load average before the run, figures say little.
+BUSY = 0.5
 
 
 def say(text: str) -> None:
@@ -27,6 +30,13 @@ def positive(text: str) -> int:
     if number < 1:
         raise ValueError
     return number
+
+
+def warn_if_busy() -> None:
+    """Say so before a run whose figures will mean little."""
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        say(f"something else keeps this machine busy (load {load:.1f}): no good run")
 
 
 @contextmanager
