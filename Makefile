@@ -53,7 +53,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@$(BIN)/python -m docs.provider_page > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
-bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs or outbox: ratios in one run, JSON last; ARGS=
+bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs, outbox or growth: ratios in one run, JSON last; ARGS=
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.support.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 

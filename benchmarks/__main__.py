@@ -24,12 +24,13 @@ SUITES = {
     "rejections": "p99 of deliveries in a flood of forged ones; options: rejections --help",
     "jobs": "jobs per second on PostgreSQL; has options of its own, jobs --help",
     "outbox": "messages sent per second; has options of its own, outbox --help",
+    "growth": "cost of a delivery and a job with rows, handlers, bodies, processes; growth --help",
 }
 STORES = ("sqlite", "postgres")
 # The suites that measure stores; the others have no use for the options of a store.
 STORED = ("claims",)
 # The suites that are no duels: each reads its own options and reports in its own words.
-APART = ("ingest", "jobs", "outbox", "rejections")
+APART = ("ingest", "jobs", "outbox", "rejections", "growth")
 
 
 class Suite(Protocol):

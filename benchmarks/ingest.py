@@ -16,7 +16,7 @@ from benchmarks.ingesting.contenders import CONNECTIONS, PEERS, SERVERS, STORES,
 from benchmarks.ingesting.contest import SERVER, Pace, Seen, measured
 from benchmarks.ingesting.deliveries import SIZES
 from benchmarks.ingesting.showing import report
-from benchmarks.report import say
+from benchmarks.report import positive, say, warn_if_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +34,10 @@ def main(arguments: Sequence[str]) -> int:
     if absent := [name for name in servers if find_spec(name) is None]:
         say(f"not installed: {', '.join(absent)}")
         return 2
-    pace = Pace(ROUNDS, options.seconds, WARM_UP, options.body)
+    pace = Pace(options.rounds, options.seconds, WARM_UP, options.body)
     if options.quick:
         pace = Pace(1, 0.2, 0.1, options.body)
+    warn_if_busy()
     rows: list[Row] = []
     for store in options.store or STORES:
         if store == "postgres" and SERVER not in os.environ:
@@ -86,6 +87,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--store", action="append", choices=STORES, help="this store only")
     parser.add_argument("--peer", action="append", choices=PEERS, help="this peer only")
     parser.add_argument("--server", action="append", choices=SERVERS, help="instead of uvicorn")
-    parser.add_argument("--body", choices=list(SIZES), default="small", help="400 bytes or 2 KB")
+    parser.add_argument("--rounds", type=positive, default=ROUNDS, help="3; a row is their median")
+    parser.add_argument(
+        "--body", choices=list(SIZES), default="usual", help="usual: 2 KB; small: 350 bytes"
+    )
     parser.add_argument("--json", action="store_true", help="the last line only")
     return parser.parse_args(arguments)

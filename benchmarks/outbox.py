@@ -14,14 +14,14 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks.jobs import BUSY, SERVER, positive
+from benchmarks.jobs import SERVER
 from benchmarks.relaying.aims import ratios
 from benchmarks.relaying.contenders import CONTENDERS, MEASURES, NAMES
 from benchmarks.relaying.contest import Contest, Pace
 from benchmarks.relaying.grounds import OnPostgres, OnSqlite
 from benchmarks.relaying.processes import receiving
 from benchmarks.relaying.showing import report
-from benchmarks.report import say
+from benchmarks.report import positive, say, warn_if_busy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     if SERVER not in os.environ and any(one.store == "postgres" for one in wanted):
         say(f"{SERVER} names no server; `make bench SUITE=outbox` starts one")
         return 2
-    if os.getloadavg()[0] > BUSY:
-        say(f"something else keeps this machine busy (load {os.getloadavg()[0]:.1f}): no good run")
+    warn_if_busy()
     pace = QUICKLY if options.quick else Pace(options.rounds, options.messages, STAGED, SAMPLES)
     with ExitStack() as stack:
         grounds: dict[Store, Ground] = {"sqlite": OnSqlite()}

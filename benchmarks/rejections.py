@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.ingesting.contenders import Contender
+from benchmarks.ingesting.contenders import MOUNTED, Contender
 from benchmarks.ingesting.contest import database_for
 from benchmarks.ingesting.processes import ROOT, Served, serving
 from benchmarks.ingesting.tables import make
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     wanted = options.bytes or list(SIZES)
     rows = []
     with ExitStack() as stack:
-        told, silent = (opened(stack, peer) for peer in ("duly", "silent"))
+        told, silent = (opened(stack, peer) for peer in (MOUNTED, "silent"))
         for size in wanted:
             rows.append(measured(told, silent, size, options))
             say(f"{len(rows)}/{len(wanted)} {rows[-1].name}: {rows[-1].ratio:.2f}")
@@ -75,7 +75,7 @@ def opened(stack: ExitStack, peer: str) -> Served:
     """A server on a database that goes with the run."""
     contender = Contender("sqlite", peer)
     url = stack.enter_context(database_for(contender))
-    make(url, "duly")
+    make(url, MOUNTED)
     return stack.enter_context(serving(contender, url))
 
 

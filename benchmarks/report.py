@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -14,11 +15,28 @@ if TYPE_CHECKING:
     from benchmarks.duels import Duel, Row
 
 Tell = Callable[["Row"], None]
+# Above this load average before the run, figures say little.
+BUSY = 0.5
 
 
 def say(text: str) -> None:
     """A line about the run itself, kept apart from what it found."""
     print(f"benchmarks: {text}", file=sys.stderr, flush=True)
+
+
+def positive(text: str) -> int:
+    """Read a number of something, for an option."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def warn_if_busy() -> None:
+    """Say so before a run whose figures will mean little."""
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        say(f"something else keeps this machine busy (load {load:.1f}): no good run")
 
 
 @contextmanager

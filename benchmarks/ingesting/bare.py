@@ -50,8 +50,7 @@ class Bare:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        status, said = await self._answer(dict(scope["headers"]), await read(receive))
-        body = b'{"status":"%b"}' % said
+        status, body = await self._answer(dict(scope["headers"]), await read(receive))
         length = (b"content-length", str(len(body)).encode())
         await send({"type": "http.response.start", "status": status, "headers": [JSON, length]})
         await send({"type": "http.response.body", "body": body})
@@ -60,10 +59,11 @@ class Bare:
         try:
             values = verified(headers, body)
         except (Forged, KeyError, ValueError):
-            return 403, b"refused"
+            return 403, b'{"status":"refused"}'
         if self._keep is None:
-            return 503, b"closed"
-        return 200, b"accepted" if await self._keep(values) else b"duplicate"
+            return 503, b'{"status":"closed"}'
+        said = b"accepted" if await self._keep(values) else b"duplicate"
+        return 200, b'{"status":"%b","event":"%b"}' % (said, headers[b"webhook-id"])
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 STORES = ("postgres", "sqlite")
 SERVERS = ("uvicorn", "granian")
-PEERS = ("duly", "fastapi", "cte", "tuned", "ceiling")
+# duly as `duly serve` runs it, and as an ASGI application in the server that all others have.
+SERVED, MOUNTED = "duly", "duly-mounted"
+PEERS = (SERVED, MOUNTED, "fastapi", "cte", "tuned", "ceiling")
 CONNECTIONS = (1, 16, 64, 256)
 # The pools of `tuned` on PostgreSQL; its rows are those of the best one.
 POOLS = (5, 20, 64)
@@ -24,6 +26,8 @@ class Contender:
     peer: str
     server: str = SERVERS[0]
     pool: int = 0  # 0 where there is none to choose
+    handlers: int = 0  # of duly's, each for a type of its own; 0: one for all
+    processes: int = 1
 
     def row(self, connections: int) -> str:
         """The name of its row; contenders that differ in their pool alone share it."""
@@ -35,6 +39,12 @@ class Contender:
         """Whether it has a database at all."""
         return self.peer != "ceiling"
 
+    @property
+    def note(self) -> str:
+        """What must be known of its row."""
+        # No contender runs the jobs: they are counted at the end.
+        return "duly serve --no-worker" if self.peer == SERVED else ""
+
 
 def contenders(store: str, peers: Sequence[str], servers: Sequence[str]) -> list[Contender]:
     """The contenders of one store, in the order of their rows."""
@@ -43,6 +53,8 @@ def contenders(store: str, peers: Sequence[str], servers: Sequence[str]) -> list
         for peer in peers:
             if peer == "tuned" and store == "postgres":
                 found += [Contender(store, peer, server, pool) for pool in POOLS]
+            elif peer == SERVED and server != SERVERS[0]:
+                continue  # `duly serve` brings its own
             elif peer != "cte" or store == "postgres":
                 # One statement for both rows is no gain without a round trip to save.
                 found.append(Contender(store, peer, server))

@@ -1,14 +1,16 @@
 """The measurement: all contenders of a store are up at once and take turns, round by round.
 
 Whatever disturbs the machine then disturbs them all alike. A row is the median of its rounds. A
-reply that is no acceptance makes its row invalid, and at the end each database must hold as many
-events and jobs as were accepted: a fast wrong answer is not a rate.
+reply that is no acceptance of the delivery that was sent makes its row invalid, and at the end
+each database must hold as many events and jobs as were accepted, and the access log of `duly serve`
+a line for each: a fast wrong answer is not a rate.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.ingesting.processes import ROOT, Served, serving
+from benchmarks.ingesting.contenders import SERVED
+from benchmarks.ingesting.processes import DISK, Served, serving
 from benchmarks.ingesting.tables import kept, make
+from benchmarks.processor import postmaster_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
     from benchmarks.ingesting.generator import Found
 
 SERVER = "DULY_TEST_POSTGRES"
-# Not the folder for temporary files: on many machines it is memory, where a commit costs nothing.
-DISK = ROOT / ".cache"
+# The line of a request that was accepted, in the log of `duly serve`; and how late it may come.
+LOGGED, PATIENCE = b" 200 accepted ", 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +62,50 @@ class Seen:
         others: Counter[str] = Counter()
         for one in self.rounds:
             others.update(one["others"])
+        times = [median(its) for its in zip(*map(per_delivery, self.rounds), strict=True)]
         return Row(
             name=self.contender.row(self.connections),
             rate=self.rate,
             p50=median(one["p50"] for one in self.rounds),
             p99=median(one["p99"] for one in self.rounds),
             load=max(one["busy"] for one in self.rounds),
+            load_each=median(
+                one["busy"] * one["seconds"] / max(one["accepted"], 1) for one in self.rounds
+            ),
+            server=times[0] if times else None,
+            postgres=times[1] if times[1:] else None,
             pool=self.contender.pool,
+            note=self.contender.note,
             others=dict(others),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the report: a rate, two latencies in seconds, and what was no acceptance."""
+    """One line of the report: a rate, times in seconds, and what was no acceptance."""
 
     name: str
     rate: float
     p50: float
     p99: float
-    load: float
+    load: float  # the share of a core that the load itself used, at most
+    # Processor time for each delivery: of the load, the server, and PostgreSQL where it is known.
+    load_each: float = 0.0
+    server: float | None = None
+    postgres: float | None = None
     pool: int = 0
+    note: str = ""
     others: dict[str, int] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
         """Whether every reply was an acceptance, and there was one."""
         return not self.others and self.rate > 0
+
+
+def per_delivery(found: Found) -> list[float]:
+    """Processor time that one delivery took, in each process that was asked for."""
+    return [one / max(found["accepted"], 1) for one in found["spent"]]
 
 
 def measured(
@@ -124,12 +145,28 @@ def best(seen: Sequence[Seen]) -> list[Row]:
 
 
 def judge(served: Served, accepted: int) -> None:
-    """End the run over an acceptance that was not kept, or a row that nobody sent."""
+    """End the run over an acceptance that was not kept or logged, or a row that nobody sent."""
     if served.contender.keeps and kept(served.url, served.contender.peer) != (accepted, accepted):
         events, jobs = kept(served.url, served.contender.peer)
         raise AssertionError(
             f"{served.contender}: {accepted} accepted, but {events} events and {jobs} jobs are kept"
         )
+    if served.contender.peer == SERVED and logged(served, accepted) != accepted:
+        raise AssertionError(
+            f"{served.contender}: {accepted} accepted, but {logged(served, accepted)} are logged"
+        )
+
+
+def logged(served: Served, accepted: int) -> int:
+    """How many acceptances the access log has, once there is a line for each or time is up."""
+    if served.log is None:
+        return 0
+    deadline = time.monotonic() + PATIENCE
+    while (found := served.log.read_bytes().count(LOGGED)) < accepted:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return found
 
 
 @contextmanager
@@ -139,7 +176,8 @@ def opened(contender: Contender) -> Iterator[Served]:
         url = stack.enter_context(database_for(contender))
         if contender.keeps:
             make(url, contender.peer)
-        yield stack.enter_context(serving(contender, url))
+        postmaster = postmaster_of(url) if contender.store == "postgres" else None
+        yield stack.enter_context(serving(contender, url, postmaster=postmaster))
 
 
 @contextmanager

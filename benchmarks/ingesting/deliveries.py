@@ -12,22 +12,30 @@ SOURCE = "standard-webhooks"
 TYPE = "invoice.paid"
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-# The lines of an invoice in each size of body: about 400 bytes, and about 2 KB.
-SIZES = {"small": 0, "usual": 8}
+# The lines of an invoice in each size of body: about 350 bytes, 2 KB, and what the name says.
+SIZES = {"small": 0, "usual": 8, "16KB": 80, "64KB": 324, "256KB": 1300}
+# So much of them is built at most: they are all in memory before the clock starts.
+MOST_BYTES = 200_000_000
 PLACE = "place-of-the-id"
 
 
-def requests(count: int, size: str) -> list[bytes]:
-    """As many requests, each ready to be written to a connection as it is."""
-    before, after = body_around(size)
+def requests(count: int, size: str, types: int = 0) -> list[tuple[bytes, bytes]]:
+    """As many ids, each with its request, ready to be written to a connection as it is.
+
+    They are all of one type, or of so many types in turn.
+    """
+    names = [f"{TYPE}.{number}" for number in range(types)] or [TYPE]
+    bodies = [body_around(size, name) for name in names]
+    count = min(count, MOST_BYTES // sum(map(len, bodies[0])))
     head, stamp, run = head_of(), str(int(time.time())).encode(), os.urandom(8).hex()
     built = []
     for number in range(count):
         identifier = f"msg_{run}{number:08x}".encode()
+        before, after = bodies[number % len(bodies)]
         body = before + identifier + after
         signed = hmac.digest(KEY, b"%b.%b.%b" % (identifier, stamp, body), "sha256")
         values = (identifier, stamp, base64.b64encode(signed), len(body), body)
-        built.append(head % values)
+        built.append((identifier, head % values))
     return built
 
 
@@ -51,7 +59,7 @@ def head_of() -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def body_around(size: str) -> tuple[bytes, bytes]:
+def body_around(size: str, name: str) -> tuple[bytes, bytes]:
     """An event's bytes before and after the place where it is named."""
     invoice = {
         "id": "in_1PZ0k2Lkd",
@@ -64,7 +72,7 @@ def body_around(size: str) -> tuple[bytes, bytes]:
         "livemode": True,
     }
     happened = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    event = {"type": TYPE, "timestamp": happened, "data": invoice}
+    event = {"type": name, "timestamp": happened, "data": invoice}
     before, after = json.dumps(event, separators=(",", ":")).encode().split(PLACE.encode())
     return before, after
 

@@ -37,7 +37,7 @@ def application() -> Any:
     """The application that the order names."""
     order = cast("Order", json.loads(os.environ[ORDER]))
     url, peer = order["url"], order["peer"]
-    if peer in ("duly", "silent"):
+    if peer in ("duly-mounted", "silent"):
         from benchmarks.ingesting import ours
 
         if peer == "silent":  # which looks for no cause where the log would not have it

@@ -61,9 +61,9 @@ def fastapi(url: str) -> FastAPI:
             cursor = await connection.execute(EVENT, values)
             row = await cursor.fetchone()
             if row is None:
-                return {"status": "duplicate"}
+                return {"status": "duplicate", "event": values[1]}
             await connection.execute(JOB, (row[0], HANDLER))
-        return {"status": "accepted"}
+        return {"status": "accepted", "event": values[1]}
 
     return app
 

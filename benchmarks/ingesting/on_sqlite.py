@@ -55,7 +55,7 @@ def fastapi(url: str) -> FastAPI:
         values = values_of(request, payload, body)
         async with turn:
             new = await keep(request.app.state.connection, values)
-        return {"status": "accepted" if new else "duplicate"}
+        return {"status": "accepted" if new else "duplicate", "event": values[1]}
 
     return app
 

@@ -26,18 +26,27 @@ def report(rows: Sequence[Row], ratios: Sequence[Ratio], *, machine: bool) -> st
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Accepted deliveries per second; latencies in milliseconds; how busy the load itself was."""
+    """Rates, latencies, and processor time for each delivery; how busy the load itself was."""
     width = max(len(row.name) for row in rows)
-    head = f"{'':{width}}  {'accepted/s':>10}  {'p50 ms':>8}  {'p99 ms':>8}  {'load':>4}"
+    head = f"{'':{width}}  {'accepted/s':>10}  {'p50 ms':>8}  {'p99 ms':>8}"
+    head += f"  {'server µs':>9}  {'postgres µs':>11}  {'load µs':>7}  {'load':>4}"
     return "\n".join([head, *(line(row, width) for row in rows)])
 
 
 def line(row: Row, width: int) -> str:
-    figures = f"{row.rate:10,.0f}  {row.p50 * 1e3:8.2f}  {row.p99 * 1e3:8.2f}  {row.load:4.0%}"
+    figures = f"{row.rate:10,.0f}  {row.p50 * 1e3:8.2f}  {row.p99 * 1e3:8.2f}"
+    figures += f"  {micro(row.server):>9}  {micro(row.postgres):>11}"
+    figures += f"  {micro(row.load_each):>7}  {row.load:4.0%}"
     pool = f"  pool of {row.pool}" if row.pool else ""
+    note = f"  ({row.note})" if row.note else ""
     wrong = ", ".join(f"{count} of {what}" for what, count in row.others.items())
     invalid = "" if row.valid else f"  INVALID: {wrong or 'nothing was accepted'}"
-    return f"{row.name:{width}}  {figures}{pool}{invalid}"
+    return f"{row.name:{width}}  {figures}{pool}{note}{invalid}"
+
+
+def micro(seconds: float | None) -> str:
+    """Microseconds, or a dash where nothing is known."""
+    return "-" if seconds is None else f"{seconds * 1e6:.0f}"
 
 
 def against(ratios: Sequence[Ratio]) -> str:
@@ -57,7 +66,7 @@ def against(ratios: Sequence[Ratio]) -> str:
 
 
 def aim_of(ratio: Ratio) -> str:
-    return "" if ratio.aim is None else f"{ratio.aim:.1f}"
+    return "" if ratio.aim is None else f"{ratio.aim:.3g}"
 
 
 def row_as_json(row: Row) -> dict[str, Any]:
@@ -66,11 +75,19 @@ def row_as_json(row: Row) -> dict[str, Any]:
         "rate": round(row.rate, 1),
         "p50_ms": round(row.p50 * 1e3, 3),
         "p99_ms": round(row.p99 * 1e3, 3),
+        "server_us": in_micro(row.server),
+        "postgres_us": in_micro(row.postgres),
+        "load_us": in_micro(row.load_each),
         "load": round(row.load, 3),
         "pool": row.pool or None,
+        "note": row.note or None,
         "valid": row.valid,
         "others": row.others,
     }
+
+
+def in_micro(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e6, 1)
 
 
 def ratio_as_json(ratio: Ratio) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 import duly
+from benchmarks.ingesting.contenders import MOUNTED, SERVED
 
 ON_POSTGRES = """
 CREATE TABLE events (
@@ -60,7 +61,7 @@ SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA bu
 
 def make(url: str, peer: str) -> None:
     """The tables of one contender, in a database that nobody else uses."""
-    if peer == "duly":
+    if peer in (SERVED, MOUNTED):
         duly.store(url).migrate()
     elif url.startswith("postgresql:"):
         with psycopg.connect(url) as connection:
@@ -75,7 +76,7 @@ def make(url: str, peer: str) -> None:
 
 def kept(url: str, peer: str) -> tuple[int, int]:
     """How many events and how many jobs are there."""
-    prefix = "duly_" if peer == "duly" else ""
+    prefix = "duly_" if peer in (SERVED, MOUNTED) else ""
     question = f"SELECT (SELECT count(*) FROM {prefix}events), (SELECT count(*) FROM {prefix}jobs)"
     if url.startswith("postgresql:"):
         with psycopg.connect(url) as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.ingesting.aims import Ratio
-from benchmarks.working.contenders import CONTENDERS, OURS
+from benchmarks.working.contenders import BULK, CONTENDERS, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -13,26 +13,40 @@ if TYPE_CHECKING:
     from benchmarks.working.contest import Row
 
 # How many times the other's rate duly should reach; those with a batch to choose, at their best.
-CEILINGS = {"drain": ("ceiling-batch", 0.6), "update": ("ceiling-tx", 0.7)}
-BATCHED = "pgqueuer"
-DRAIN = {BATCHED: 1.5}
-DRAIN_OTHERS, UPDATE, LATENCY = 5.0, 2.0, 1.0
+RIVAL, OTHERS = "pgqueuer", "others"
+AIMS = {
+    "drain": {"ceiling-batch": 0.6, RIVAL: 1.5, OTHERS: 5.0},
+    "update": {"ceiling-tx": 1.0, RIVAL: 0.8, OTHERS: 2.0},
+    BULK: {RIVAL: 4.0},
+    "enqueue": {RIVAL: 1.0},
+    "enqueue-bulk": {RIVAL: 1.0},
+}
+LATENCY = 1.0
+# What is compared: its name, our measure, the others' measure, and the figure.
+RATES = (
+    ("drain", "drain", "drain", "rate"),
+    ("update", "update", "update", "rate"),
+    (BULK, BULK, "update", "rate"),
+    ("enqueue", "enqueue", "enqueue", "rate"),
+    ("enqueue-within", "enqueue", "enqueue", "within"),
+    ("enqueue-bulk", "enqueue", "enqueue", "bulk"),
+)
 
 
 def ratios(rows: Sequence[Row]) -> Iterator[Ratio]:
     """Ours against each, measure by measure; a latency as the other's to ours: above 1 is good.
 
-    What is enqueued one by one is told without an aim.
+    What others' handlers do one by one is compared with our bulk handler, too.
     """
     found = {row.name: row for row in rows if row.valid}
-    for measure, what in (("drain", "rate"), ("update", "rate"), ("enqueue", "rate")):
+    for name, measure, theirs, what in RATES:
         if ours := found.get(f"{OURS}/{measure}"):
-            for peer, theirs in rivals(found, measure, what, max):
-                aim = aim_of(measure, peer)
-                yield Ratio(f"{OURS}:{peer}/{measure}", ours.of(what) / theirs, aim)
+            for peer, figure in rivals(found, theirs, what, max):
+                aim = AIMS.get(name, {}).get(peer, AIMS.get(name, {}).get(OTHERS))
+                yield Ratio(f"{OURS}:{peer}/{name}", ours.of(what) / figure, aim)
     if ours := found.get(f"{OURS}/latency"):
-        for peer, theirs in rivals(found, "latency", "p50", min):
-            yield Ratio(f"{OURS}:{peer}/latency", theirs / ours.of("p50"), LATENCY)
+        for peer, figure in rivals(found, "latency", "p50", min):
+            yield Ratio(f"{OURS}:{peer}/latency", figure / ours.of("p50"), LATENCY)
 
 
 def rivals(
@@ -42,16 +56,8 @@ def rivals(
     figures: dict[str, list[float]] = {}
     for contender in CONTENDERS:
         row = found.get(f"{contender.name}/{measure}")
-        if row is not None and contender.name != OURS:
+        if row is not None and contender.name != OURS and what in row.seen:
             name = contender.player if contender.library else contender.name
             figures.setdefault(name, []).append(row.of(what))
     for name, seen in figures.items():
         yield name, best(seen)
-
-
-def aim_of(measure: str, peer: str) -> float | None:
-    """The aim of one ratio of rates, if there is one."""
-    ceiling, least = CEILINGS.get(measure, ("", None))
-    if peer == ceiling:
-        return least
-    return {"drain": DRAIN.get(peer, DRAIN_OTHERS), "update": UPDATE}.get(measure)

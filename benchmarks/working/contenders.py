@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 OURS = "duly"
-MEASURES = ("drain", "update", "enqueue", "latency")
+BULK: Final = "update-bulk"
+MEASURES = ("drain", "update", BULK, "enqueue", "latency")
+# What every library can do; only duly's handlers take many jobs in one transaction.
+COMMON = tuple(measure for measure in MEASURES if measure != BULK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +27,9 @@ class Contender:
     name: str
     player: str
     settings: dict[str, int] = field(default_factory=dict)
-    measures: tuple[str, ...] = MEASURES
-    # A drain of the slow ones takes a minute; what it is compared with leaves room for noise.
-    slow: bool = False
+    measures: tuple[str, ...] = COMMON
+    # It gets one job for so many of the others': a drain of the slowest takes minutes.
+    one_for: int = 1
     # Seconds between two looks of a worker that nothing wakes.
     polls: float = 0.0
 
@@ -33,6 +37,13 @@ class Contender:
     def library(self) -> Library | None:
         """What must be installed for it; None for what runs under our own Python."""
         return LIBRARIES.get(self.player)
+
+    def counts(self, of_all: dict[str, int]) -> dict[str, int]:
+        """How much of each it has to do; as many samples of a latency as the others."""
+        return {
+            what: number if what == "samples" else max(1, number // self.one_for)
+            for what, number in of_all.items()
+        }
 
 
 DRIVER = "psycopg[binary,pool]==3.3.8"
@@ -44,14 +55,14 @@ LIBRARIES = {
     "chancy": Library(("chancy==0.26.0", DRIVER)),
 }
 CONTENDERS = (
-    Contender(OURS, "ours", {"at_once": 100, "connections": 22}),
+    Contender(OURS, "ours", {"at_once": 100, "connections": 22}, MEASURES),
     Contender("ceiling-batch", "ceilings", {"connections": 1}, ("drain",)),
     Contender("ceiling-tx", "ceilings", {"connections": 20}, ("update",)),
     Contender("pgqueuer-10", "pgqueuer", {"batch": 10, "connections": 20}),
     Contender("pgqueuer-100", "pgqueuer", {"batch": 100, "connections": 20}),
-    Contender("oban", "oban", {"at_once": 100, "connections": 20}, slow=True),
-    Contender("chancy", "chancy", {"at_once": 100, "connections": 20}, slow=True),
-    Contender("procrastinate", "procrastinate", {"at_once": 20}, slow=True),
-    Contender("dbos", "dbos", {"at_once": 100, "connections": 20}, slow=True, polls=1.0),
+    Contender("oban", "oban", {"at_once": 100, "connections": 20}),
+    Contender("chancy", "chancy", {"at_once": 100, "connections": 20}),
+    Contender("procrastinate", "procrastinate", {"at_once": 20}),
+    Contender("dbos", "dbos", {"at_once": 100, "connections": 20}, one_for=10, polls=1.0),
 )
 NAMES = tuple(contender.name for contender in CONTENDERS)

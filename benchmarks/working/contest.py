@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tests.support.servers.databases import database, database_of
 
 from benchmarks.working import figures
+from benchmarks.working.contenders import BULK
 from benchmarks.working.processes import Playing, TurnFailed
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Contest:
                 ]
                 for place in range(self._pace.rounds):
                     for one, row in pairs if place % 2 == 0 else reversed(pairs):
-                        if place == 0 or not one.contender.slow:
-                            self._measure(one, row, measure)
+                        self._measure(one, row, measure)
                 rows += [row for _, row in pairs]
         return rows
 
@@ -121,6 +121,7 @@ class Contest:
         measured = {
             "drain": self._drain_twice,
             "update": self._update,
+            BULK: self._update_in_bulk,
             "enqueue": self._enqueue,
             "latency": self._latency,
         }
@@ -150,6 +151,9 @@ class Contest:
     def _update(self, one: Playing) -> dict[str, float]:
         return self._drain(one, "update")
 
+    def _update_in_bulk(self, one: Playing) -> dict[str, float]:
+        return self._drain(one, BULK)
+
     def _drain(self, one: Playing, kind: Kind) -> dict[str, float]:
         """The rate, and what the server says of it, for each job."""
         with self._fresh(one, kind) as fresh:
@@ -160,7 +164,7 @@ class Contest:
     def _drained(self, fresh: Playing, kind: Kind) -> float:
         jobs = fresh.counts["jobs"]
         found = fresh.take("drain", kind)
-        wrong = figures.wrong_accounts(fresh.url) if kind == "update" else 0
+        wrong = figures.wrong_accounts(fresh.url) if kind != "noop" else 0
         judge(fresh.contender.name, jobs, found["begun"], wrong)
         return float(jobs / found["seconds"])
 

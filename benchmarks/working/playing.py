@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 Turn = Literal["prepare", "fill", "enqueue", "drain", "listen", "send"]
-Kind = Literal["noop", "update"]
+Kind = Literal["noop", "update", "update-bulk"]
 # How many jobs one call of a bulk enqueue gets.
 CHUNK = 1000
 # Between two questions whether anything is left to settle.

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ingesting.showing import against, ratio_as_json
+from benchmarks.working.contenders import BULK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ WORK = {"rate": "jobs/s", "wal_bytes": "log bytes/job", "commits": "commits/job"
 COLUMNS = {
     "drain": {**WORK, "held": "jobs/s, old snapshot"},
     "update": WORK,
+    BULK: WORK,
     "enqueue": {"rate": "one by one/s", "within": "in a transaction/s", "bulk": "bulk/s"},
     "latency": {"p50": "p50 ms", "p99": "p99 ms"},
 }

@@ -11,9 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from benchmarks.working import aims, figures, showing
-from benchmarks.working.contenders import CONTENDERS, LIBRARIES, MEASURES, Library
+from benchmarks.working.contenders import COMMON, CONTENDERS, LIBRARIES, Library
 from benchmarks.working.contest import Row, judge
 from benchmarks.working.environments import Absent, python_for
+from benchmarks.working.players.ours import takes_many
 from benchmarks.working.processes import TurnFailed
 
 from benchmarks import jobs
@@ -44,7 +45,7 @@ def test_the_last_line_has_a_row_for_each_measure_and_a_ratio_for_each_compariso
     postgres_server: str,
 ) -> None:
     options = ["--peer", "duly", "--peer", "ceiling-tx"]
-    options += [part for measure in MEASURES[1:] for part in ("--measure", measure)]
+    options += [part for measure in COMMON[1:] for part in ("--measure", measure)]
     ended = run_suite({**os.environ, jobs.SERVER: postgres_server}, "--quick", *options)
     assert ended.returncode == 0, ended.stderr
     *table, last = ended.stdout.splitlines()
@@ -59,7 +60,7 @@ def test_the_last_line_has_a_row_for_each_measure_and_a_ratio_for_each_compariso
         assert min(figure for what, figure in one.items() if what not in {"name", "dead"}) > 0
         assert any(line.startswith(name) for line in table)
     told = {ratio["name"]: ratio["aim"] for ratio in report["ratios"]}
-    assert told == {"duly:ceiling-tx/update": 0.7}
+    assert told == {"duly:ceiling-tx/update": 1.0}
 
 
 def test_without_a_server_it_says_how_to_get_one() -> None:
@@ -78,6 +79,48 @@ def test_a_library_is_compared_at_its_best_batch() -> None:
     ]
     found = {one.name: (one.ratio, one.met) for one in aims.ratios(rows)}
     assert found == {"duly:pgqueuer/drain": (2.0, True), "duly:oban/drain": (3.0, False)}
+
+
+def test_a_bulk_handler_is_compared_with_what_others_do_one_by_one() -> None:
+    rows = [
+        row("duly/update", rate=1700.0),
+        row("duly/update-bulk", rate=9000.0),
+        row("pgqueuer-10/update", rate=1000.0),
+        row("pgqueuer-100/update", rate=2000.0),
+    ]
+    found = {one.name: (one.ratio, one.met) for one in aims.ratios(rows)}
+    assert found == {"duly:pgqueuer/update": (0.85, True), "duly:pgqueuer/update-bulk": (4.5, True)}
+
+
+def test_what_is_enqueued_one_by_one_and_in_bulk_has_an_aim() -> None:
+    rows = [
+        row("duly/enqueue", rate=900.0, within=800.0, bulk=5000.0),
+        row("pgqueuer-10/enqueue", rate=1000.0, within=1000.0, bulk=4000.0),
+    ]
+    found = {one.name: (one.ratio, one.met) for one in aims.ratios(rows)}
+    assert found == {
+        "duly:pgqueuer/enqueue": (0.9, False),
+        "duly:pgqueuer/enqueue-within": (0.8, None),
+        "duly:pgqueuer/enqueue-bulk": (1.25, True),
+    }
+
+
+def test_the_slowest_library_has_a_tenth_of_the_jobs() -> None:
+    [dbos] = [one for one in CONTENDERS if one.name == "dbos"]
+    assert dbos.counts({"jobs": 20_000, "samples": 100}) == {"jobs": 2_000, "samples": 100}
+
+
+def test_a_bulk_row_is_left_out_with_the_reason_where_duly_has_no_bulk_handlers(
+    postgres_server: str,
+) -> None:
+    environment = {**os.environ, jobs.SERVER: postgres_server}
+    ended = run_suite(environment, "--quick", "--peer", "duly", "--measure", "update-bulk")
+    if takes_many():
+        [found] = json.loads(ended.stdout.splitlines()[-1])["rows"]
+        assert (found["name"], found["valid"]) == ("duly/update-bulk", True)
+    else:
+        assert ended.returncode == 2
+        assert "no row duly/update-bulk: is not there" in ended.stderr
 
 
 def test_a_latency_is_compared_the_other_way_round() -> None:

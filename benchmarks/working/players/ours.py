@@ -1,11 +1,12 @@
-"""duly as a user would write it: two jobs, one that does nothing and one that asks for ``tx``.
+"""duly as a user would write it: a job that does nothing, one with ``tx``, one for many at once.
 
-Both are plain functions. A hundred at once, as the others have; twenty transactions may be open at
+All are plain functions. A hundred at once, as the others have; twenty transactions may be open at
 the same time, and two more connections are for taking and settling.
 """
 
 from __future__ import annotations
 
+import inspect
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,23 @@ if TYPE_CHECKING:
     from benchmarks.working.playing import Kind
 
 LEFT = "SELECT EXISTS (SELECT FROM duly_jobs)"
+# How many jobs a bulk handler is given in one transaction, at most.
+MANY = 100
 
 
 def application(url: str, connections: int = 10) -> duly.Duly:
     app = duly.Duly(url, connections=connections)
     app.job(noop)
     app.job(update)
+    if takes_many():
+        options: dict[str, Any] = {"name": "update-bulk", "many": MANY}
+        app.job(**options)(update_in_bulk)
     return app
+
+
+def takes_many() -> bool:
+    """Whether this duly has bulk handlers."""
+    return "many" in inspect.signature(duly.Duly.job).parameters
 
 
 def noop(job: duly.Job) -> None:
@@ -38,6 +49,13 @@ def update(job: duly.Job, tx: duly.Tx) -> None:
     number = number_of(job.payload)
     BEGUN.note(number)
     tx.execute("UPDATE accounts SET visits = visits + 1 WHERE id = :id", id=number)
+
+
+def update_in_bulk(jobs: Sequence[duly.Job], tx: duly.Tx) -> None:
+    numbers = [number_of(job.payload) for job in jobs]
+    for number in numbers:
+        BEGUN.note(number)
+    tx.execute("UPDATE accounts SET visits = visits + 1 WHERE id = ANY(:ids)", ids=numbers)
 
 
 def number_of(payload: Any) -> int:
