@@ -33,7 +33,7 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 # What PostgreSQL needs and SQLite does not: a server to look at, lock waits, and few round trips.
 POSTGRES_ONLY = re.compile(
     r"_moment|_woken|server_check|wait_.*|inbox_accept|jobs_insert_many"
-    r"|jobs_return_many|jobs_bury_many|outbox_take_many"
+    r"|claims_insert_many|jobs_return_many|jobs_bury_many|outbox_take_many"
 )
 # What PostgreSQL does in one statement, and SQLite in two.
 SQLITE_ONLY = re.compile(r"jobs_remove(_many)?|outbox_remove(_many)?|outbox_take")
