@@ -35,7 +35,13 @@ class Unheard(sqlite3.Connection):
 
 
 class UnheardCursor(sqlite3.Cursor):
-    """The rows of a statement that commits by itself are there; its caller hears of an error."""
+    """What a statement that commits by itself wrote is there; its caller hears of an error."""
+
+    def executemany(self, sql: str, each: Any, /) -> "UnheardCursor":
+        super().executemany(sql, each)
+        if self.rowcount > 0 and not self.connection.in_transaction:
+            fail_if_asked()
+        return self
 
     def fetchall(self) -> list[Any]:
         rows = super().fetchall()

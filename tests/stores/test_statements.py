@@ -18,7 +18,14 @@ from duly.outbox import statements as outbox
 from duly.stores.sql import migrations as migrating_module
 from duly.stores.sql.migrations import migrations, split_statements
 from duly.stores.sql.placeholders import names_in, prepare
-from duly.stores.sql.statements import SLOT, TABLES, fill_slots, read_sql_file, statement_text
+from duly.stores.sql.statements import (
+    SLOT,
+    TABLES,
+    cut_returning,
+    fill_slots,
+    read_sql_file,
+    statement_text,
+)
 from tests.support.catalogs import sqlite_path
 from tests.support.migrators import migrated
 
@@ -26,7 +33,7 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 # What PostgreSQL needs and SQLite does not: a server to look at, lock waits, and few round trips.
 POSTGRES_ONLY = re.compile(
     r"_moment|_woken|server_check|wait_.*|inbox_accept|jobs_insert_many"
-    r"|jobs_return_many|jobs_bury_many|outbox_take_many"
+    r"|claims_insert_many|jobs_return_many|jobs_bury_many|outbox_take_many"
 )
 # What PostgreSQL does in one statement, and SQLite in two.
 SQLITE_ONLY = re.compile(r"jobs_remove(_many)?|outbox_remove(_many)?|outbox_take")
@@ -147,6 +154,17 @@ def test_every_slot_of_statements_and_migrations_is_known(dialect: Dialect) -> N
     for name, text in texts.items():
         assert set(SLOT.findall(text)) <= {*TABLES, "prefix", "schema", *fragments}, name
         assert SLOT.search(fill_slots(text, dialect, Names())) is None, name
+
+
+def test_without_its_rows_a_statement_of_sqlite_loses_its_last_clause_and_nothing_else() -> None:
+    for name in of("sqlite"):
+        text = statement_text("sqlite", name)
+        cut = cut_returning(text)
+        rest = text.removeprefix(cut)
+        assert "RETURNING" not in cut, name
+        assert not rest or rest.lstrip().startswith("RETURNING "), name
+        assert rest.count("(") == rest.count(")"), name
+    assert cut_returning(statement_text("sqlite", "claims_insert")).endswith("DO NOTHING")
 
 
 def test_an_unknown_slot_is_an_error_of_ours_and_not_a_table() -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from duly.stores.sql.statements import Statements
+from duly.stores.sql.statements import Statements, cut_returning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,8 @@ class Trap:
 
         def noted(self: Statements, name: str) -> Any:
             prepared = found(self, name)
-            names[prepared.text.strip()] = name
+            text = prepared.text.strip()
+            names[text] = names[cut_returning(text)] = name
             return prepared
 
         Statements.__getitem__ = noted  # type: ignore[method-assign]  # this process dies soon

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from duly.core.defaults import names
 from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next
-from duly.stores.sql.statements import TABLES, statements
+from duly.stores.sql.statements import TABLES, cut_returning, statements
 from duly.stores.sqlite.adapters import Sqlite3Adapter
 from duly.stores.sqlite.session import SqliteSession
 
@@ -133,7 +133,8 @@ class Database:
         name = self._names.get(text)
         if name is None:
             # Those that were prepared since the last look.
-            self._names |= {one.text: name for name, one in self.statements._prepared.items()}
+            for known, one in self.statements._prepared.items():
+                self._names[one.text] = self._names[cut_returning(one.text)] = known
             name = self._names.setdefault(text, text.partition(" ")[0])
         return name
 

@@ -45,9 +45,16 @@ class Stale:
         self, process: Process, rows: Sequence[Mapping[str, Any]], transaction: Transaction | None
     ) -> None:
         """Refuse to believe that it changed anything."""
+        changed = self._whose if self._all_rows and rows else {row[0] for row in rows}  # type: ignore[index]
+        self._judge(process, changed, transaction)
+
+    def judge_count(self, process: Process, written: int, transaction: Transaction | None) -> None:
+        """The same of a statement for one lease that only counts its rows."""
+        self._judge(process, self._whose if written else set(), transaction)
+
+    def _judge(self, process: Process, changed: set[Any], transaction: Transaction | None) -> None:
         seen = process.world.seen
         seen["zombie acks tried"] += len(self._whose)
-        changed = self._whose if self._all_rows and rows else {row[0] for row in rows}  # type: ignore[index]
         wrong = self._whose & changed
         if wrong:
             raise Violation(

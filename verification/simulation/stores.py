@@ -141,7 +141,9 @@ class Runner:
 
     def _session(self, transaction: Transaction | None) -> SqliteSession:
         wire = Wire(self._process, transaction)
-        return SqliteSession(wire, self._database.statements, self._clock)
+        return SqliteSession(
+            wire, self._database.statements, self._clock, can_look_first=transaction is None
+        )
 
     async def _begun(self, wait: timedelta) -> Transaction:
         process = self._process

@@ -57,19 +57,20 @@ class Wire:
             process.world.tell(process, f"{name}: {summary(rows)}")
         return rows
 
-    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> int:
         """Run one of duly's statements for many sets of values."""
-        name, connection, process = (
-            self._database.name_of(text),
-            self._database.connection,
-            self._process,
-        )
+        name = self._database.name_of(text)
+        written: int = await self._ask(name, lambda: self._written(name, text, each))
+        return written
 
-        def act() -> None:
-            write_each(connection, text, each)
-            process.world.tell(process, f"{name}: {len(each)} written")
-
-        await self._ask(name, act)
+    def _written(self, name: str, text: str, each: Sequence[Mapping[str, Value]]) -> int:
+        database, process = self._database, self._process
+        stale = watched(database, name, each[0]) if name in FENCED else None
+        written = write_each(database.connection, text, each)
+        if stale is not None:
+            stale.judge_count(process, written, self._transaction)
+        process.world.tell(process, f"{name}: {written} written")
+        return written
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of a handler's."""

@@ -45,12 +45,9 @@ def length_prefixed_scope(scope: str) -> bytes:
 
 def key_of(scope: str, key: str | bytes) -> Key:
     """Name a key inside a scope. Text and its UTF-8 bytes are the same key."""
-    raw = as_bytes(key)
-    return Key(
-        scope,
-        hashlib.sha256(length_prefixed_scope(scope) + length_prefixed(raw)).digest(),
-        readable_text(raw),
-    )
+    raw = key if isinstance(key, bytes) else as_bytes(key)
+    named = length_prefixed_scope(scope) + len(raw).to_bytes(8, "big") + raw
+    return Key(scope, hashlib.sha256(named).digest(), readable_text(raw))
 
 
 def readable_text(raw: bytes) -> str:

@@ -58,6 +58,13 @@ class Session(Protocol):
         """Whether one statement can delete a row here and write it elsewhere."""
 
     @property
+    def can_look_first(self) -> bool:
+        """Whether a look before a write is cheap and binds nothing.
+
+        It costs no round trip and takes no lock, and no later statement is held to what it saw.
+        """
+
+    @property
     def new_work(self) -> set[WorkKind]:
         """What was written here for services to do, once this transaction is committed."""
 
@@ -72,8 +79,14 @@ class Session(Protocol):
     ) -> Sequence[Row]:
         """Run one named statement for many sets of values, in their order, and gather the rows."""
 
-    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
-        """Run one named statement for many sets of values; what it returns is not kept."""
+    async def write(self, statement: str, **values: Value) -> int:
+        """Run one named statement and return how many rows it wrote."""
+
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> int:
+        """Run one named statement for many sets of values; return how many rows it wrote.
+
+        On SQLite each set is given the time of the write, as ``now``.
+        """
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, with ``:name`` parameters, and return what it found."""

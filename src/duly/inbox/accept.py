@@ -19,7 +19,7 @@ from duly.inbox.new_event import EventOutcome, Status
 from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
 from duly.jobs.enqueue import job_row
 from duly.jobs.statements import JOBS_INSERT
-from duly.ledger.claims import Terms, claim_values, key_values, terms_values
+from duly.ledger.claims import Terms, claim_values
 from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 
 if TYPE_CHECKING:
@@ -125,17 +125,17 @@ async def accept_each(session: Session, events: Sequence[NewEvent]) -> set[bytes
 
 
 async def claim_plain(session: Session, events: Sequence[NewEvent]) -> set[bytes]:
-    """Claim those with one key each: one statement for all that are kept equally long."""
-    claimed: set[bytes] = set()
-    for ttl in {one.ttl for one in events}:
-        group = [one for one in events if one.ttl == ttl]
-        rows = await session.rows_each(
-            CLAIMS_INSERT,
-            [key_values(one.key, one.fingerprint) for one in group],
-            **terms_values(Terms(group[0].token, ttl)),
-        )
-        claimed |= {bytes(row["digest"]) for row in rows}
-    return claimed
+    """Claim those with one key each; return the digests of those that were free."""
+    if not events:
+        return set()
+    # One token for all: by it those that were made are told from copies, where not all were made.
+    token = events[0].token
+    each = [claim_values(one.key, Terms(token, one.ttl), one.fingerprint) for one in events]
+    if await session.write_each(CLAIMS_INSERT, each) == len(each):
+        return {one.digest for one in events}
+    names: list[dict[str, Value]] = [{"scope": one.scope, "digest": one.digest} for one in events]
+    rows = await session.rows_each(CLAIMS_READ, names, token=token)
+    return {bytes(row["digest"]) for row in rows if row["mine"]}
 
 
 async def claim_one(session: Session, event: NewEvent) -> bool:

@@ -7,13 +7,17 @@ duplicate, a live lease (`InProgress`), the caller's own row from a run whose CO
 (`First`), or free to be taken over by an update that repeats the condition. Whenever the row has
 moved between two statements the whole is tried again, three times, and then called `InProgress`.
 
+Where a look is cheap and binds nothing (`can_look_first`), the claim is read before it is inserted:
+a duplicate then takes no write lock. What the look finds is committed, and answers as it would
+after the insert; where it finds nothing, or a row that may be taken over, the insert decides.
+
 Every statement is safe on its own, so one body serves a transaction and autocommit.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, First
@@ -59,13 +63,15 @@ async def claim(
     session: Session, key: Key, terms: Terms, *, fingerprint: bytes | None = None
 ) -> Answer:
     """Claim a key, or find it claimed; `InProgress` where neither can be known now."""
+    if session.can_look_first and (found := await read_claim(session, key, terms)):
+        known = answer_from_claim(found[0], key, fingerprint)
+        if known is not None:
+            return known
     values = claim_values(key, terms, fingerprint)
     for _ in range(ROUNDS):
-        if made := await session.rows(CLAIMS_INSERT, **values):
-            return first_from(made[0])
-        found = await session.rows(
-            CLAIMS_READ, scope=key.scope, digest=key.digest, token=terms.token
-        )
+        if (made := await insert_claim(session, values)) is not None:
+            return made
+        found = await read_claim(session, key, terms)
         if not found:  # pruned or rolled back between the two statements
             continue
         known = answer_from_claim(found[0], key, fingerprint)
@@ -74,6 +80,19 @@ async def claim(
         if taken := await session.rows(CLAIMS_RETAKE, **values):
             return first_from(taken[0])
     raise contention_error(key)
+
+
+async def insert_claim(session: Session, values: dict[str, Value]) -> First | None:
+    """Insert a claim; None where the key is taken."""
+    if session.can_batch:
+        rows = await session.rows(CLAIMS_INSERT, **values)
+        return first_from(rows[0]) if rows else None
+    return first_at(values["now"]) if await session.write_each(CLAIMS_INSERT, [values]) else None
+
+
+async def read_claim(session: Session, key: Key, terms: Terms) -> Sequence[Row]:
+    """Read a claim as it stands now; no row where there is none."""
+    return await session.rows(CLAIMS_READ, scope=key.scope, digest=key.digest, token=terms.token)
 
 
 async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> list[Answer]:
@@ -96,12 +115,7 @@ async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> lis
 
 async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> dict[bytes, Answer]:
     """One round of insert, read and retake over many keys; unanswered ones are left out."""
-    shared = terms_values(terms)
-    made = await session.rows_each(CLAIMS_INSERT, [key_values(key) for key in keys], **shared)
-    # One statement made them all, at one time: one answer stands for each.
-    answers: dict[bytes, Answer] = {}
-    if made:
-        answers = dict.fromkeys((bytes(row["digest"]) for row in made), first_from(made[0]))
+    answers = await insert_many(session, keys, terms)
     rest = {key.digest: key for key in keys if key.digest not in answers}
     if not rest:
         return answers
@@ -119,6 +133,22 @@ async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> di
         if known is not None:
             answers[key.digest] = known
     return answers
+
+
+async def insert_many(session: Session, keys: Sequence[Key], terms: Terms) -> dict[bytes, Answer]:
+    """Insert many claims; the answers of those that are known to be made.
+
+    All were made at one time: one answer stands for each.
+    """
+    if session.can_batch:
+        each = [key_values(key) for key in keys]
+        rows = await session.rows_each(CLAIMS_INSERT, each, **terms_values(terms))
+        made = [bytes(row["digest"]) for row in rows]
+        return dict.fromkeys(made, first_from(rows[0])) if rows else {}
+    every = [claim_values(key, terms, None) for key in keys]
+    if await session.write_each(CLAIMS_INSERT, every) < len(keys):
+        return {}  # those that were made are found by their token
+    return dict.fromkeys([key.digest for key in keys], first_at(every[0]["now"]))
 
 
 def in_callers_order(keys: Sequence[Key], answers: Mapping[bytes, Answer]) -> list[Answer]:
@@ -184,6 +214,11 @@ def first_from(row: Row) -> First:
     return First(first_seen=from_microseconds(row["first_seen"]), epoch=row["epoch"])
 
 
+def first_at(now: Value) -> First:
+    """The answer of a claim that was made at this time."""
+    return First(from_microseconds(cast("int", now)))
+
+
 def duplicate_from(row: Row, fingerprint: bytes | None) -> Duplicate:
     """The answer of a claim that another call made."""
     stored, before = row["result"], row["fingerprint"]
@@ -217,7 +252,16 @@ def terms_values(terms: Terms) -> dict[str, Value]:
 
 def claim_values(key: Key, terms: Terms, fingerprint: bytes | None) -> dict[str, Value]:
     """Everything an insert or a retake needs."""
-    return {**key_values(key, fingerprint), **terms_values(terms)}
+    return {
+        "scope": key.scope,
+        "digest": key.digest,
+        "key_text": key.text,
+        "fingerprint": fingerprint,
+        "ttl": terms.ttl,
+        "state": terms.state.value,
+        "token": terms.token,
+        "lease": terms.lease,
+    }
 
 
 async def prune(session: Session, *, limit: int) -> int:

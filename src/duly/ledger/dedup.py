@@ -28,7 +28,15 @@ async def dedup(session: Session, asked: ClaimRequest) -> Answer:
     await session.begin(asked.wait)
     if asked.wait is None:
         return await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
-    async with session.savepoint(), session.limit_lock_waits(asked.wait):
+    async with session.savepoint():
+        return await claim_bounded(session, asked)
+
+
+async def claim_bounded(session: Session, asked: ClaimRequest) -> Answer:
+    """Claim, waiting for a concurrent holder as long as the caller allows. In a savepoint."""
+    if asked.wait is None:
+        return await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+    async with session.limit_lock_waits(asked.wait):
         return await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
 
 

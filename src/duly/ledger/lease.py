@@ -47,7 +47,7 @@ async def mark(
     session: Session, lease: ClaimLease, *, result: bytes | None, ttl: int | None
 ) -> None:
     """End the lease as done. A rerun after a lost COMMIT reply recognises its own mark."""
-    rows = await session.rows(
+    written = await session.write(
         CLAIMS_MARK,
         scope=lease.key.scope,
         digest=lease.key.digest,
@@ -56,7 +56,7 @@ async def mark(
         result=result,
         ttl=ttl,
     )
-    if not rows and not await was_marked(session, lease):
+    if not written and not await was_marked(session, lease):
         raise lease_lost_error(lease, "its result was not kept")
 
 
@@ -70,7 +70,7 @@ async def was_marked(session: Session, lease: ClaimLease) -> bool:
 
 async def renew(session: Session, lease: ClaimLease, *, length: int) -> None:
     """Extend the lease by its length from now."""
-    rows = await session.rows(
+    written = await session.write(
         CLAIMS_RENEW,
         scope=lease.key.scope,
         digest=lease.key.digest,
@@ -78,7 +78,7 @@ async def renew(session: Session, lease: ClaimLease, *, length: int) -> None:
         epoch=lease.epoch,
         lease=length,
     )
-    if not rows:
+    if not written:
         raise lease_lost_error(lease, "it cannot be renewed")
 
 

@@ -17,7 +17,7 @@ from duly.core.answers import Answer, First
 from duly.core.errors import LeaseLost, UsageError
 from duly.core.states import ClaimState
 from duly.ledger.claims import claim, release, unclaim
-from duly.ledger.dedup import CountedOperation, log_release_failure
+from duly.ledger.dedup import CountedOperation, claim_bounded, log_release_failure
 from duly.ledger.lease import ClaimLease, mark, renew
 from duly.ledger.statements import CLAIMS_RESULT
 
@@ -45,8 +45,7 @@ class InTransaction:
         savepoint = session.savepoint()
         await savepoint.__aenter__()
         try:
-            async with session.limit_lock_waits(asked.wait):
-                answer = await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+            answer = await claim_bounded(session, asked)
         except BaseException:
             await savepoint.__aexit__(*sys.exc_info())
             raise
@@ -71,7 +70,7 @@ class InTransaction:
 
     async def _store_result(self, result: bytes) -> None:
         key, token = self._asked.key, self._asked.terms.token
-        await self._session.rows(
+        await self._session.write(
             CLAIMS_RESULT, scope=key.scope, digest=key.digest, token=token, result=result
         )
 

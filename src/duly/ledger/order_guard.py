@@ -21,7 +21,7 @@ async def newer(session: Session, asked: VersionAdvance) -> bool:
     Concurrent writers of one resource take turns; none of them can move it back.
     """
     resource, version = asked.resource, asked.version
-    rows = await session.rows(
+    written = await session.write(
         VERSIONS_ADVANCE,
         scope=resource.scope,
         digest=resource.digest,
@@ -30,7 +30,7 @@ async def newer(session: Session, asked: VersionAdvance) -> bool:
         tie=asked.tie,
         token=asked.token,
     )
-    if rows:
+    if written:
         return True
     known = await session.rows(VERSIONS_READ, scope=resource.scope, digest=resource.digest)
     refuse_other_kind(known, asked)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from duly.prove.statements import verb_of
 from duly.stores.sql.placeholders import Style
-from duly.stores.sql.statements import TABLES, statements
+from duly.stores.sql.statements import TABLES, cut_returning, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,5 +151,6 @@ def names_by_statement(names: Names) -> dict[str, str]:
             if name.startswith("_") or not file.name.endswith(".sql"):
                 continue
             for style in get_args(Style):
-                found[statements(dialect, names, style)[name].text.strip()] = name
+                text = statements(dialect, names, style)[name].text.strip()
+                found[text] = found[cut_returning(text)] = name
     return found

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
 from duly.relay.sender import Sender
 from duly.stores.postgres.deadlines import DeadlineAsyncConnection
-from duly.stores.sql.statements import Statements
+from duly.stores.sql.statements import Statements, cut_returning
 from duly.stores.sqlite.connection import WriterCursor
 from tests.relay.faults.posts import sender
 
@@ -71,7 +71,7 @@ class Trap:
 
         def noted(self: Statements, name: str) -> Any:
             prepared = found(self, name)
-            names[prepared.text] = name
+            names[prepared.text] = names[cut_returning(prepared.text)] = name
             return prepared
 
         Statements.__getitem__ = noted  # type: ignore[method-assign]  # this process dies soon

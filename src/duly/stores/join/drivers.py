@@ -7,6 +7,7 @@ its connection was passed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -32,17 +33,37 @@ class Driver:
 
     def adapter(self, connection: Any) -> Any:
         """The adapter for a connection of this driver."""
-        if self.dialect == "sqlite":
-            from duly.stores.sqlite.adapters import AiosqliteAdapter, Sqlite3Adapter
+        return adapter_class(self.dialect, self.style, self.mode)(connection)
 
-            return (Sqlite3Adapter if self.mode == "sync" else AiosqliteAdapter)(connection)
-        if self.style == "dollar":
-            from duly.stores.postgres.asyncpg_adapter import AsyncpgAdapter
 
-            return AsyncpgAdapter(connection)
-        from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
+# Both are imported when a connection is first passed; looked up again for each call, an import
+# costs as much as a statement on SQLite.
+@lru_cache
+def adapter_class(dialect: Dialect, style: Style, mode: Mode) -> Any:
+    """The class of a driver's adapter."""
+    if dialect == "sqlite":
+        from duly.stores.sqlite.adapters import AiosqliteAdapter, Sqlite3Adapter
 
-        return (PsycopgAdapter if self.mode == "sync" else PsycopgAsyncAdapter)(connection)
+        return Sqlite3Adapter if mode == "sync" else AiosqliteAdapter
+    if style == "dollar":
+        from duly.stores.postgres.asyncpg_adapter import AsyncpgAdapter
+
+        return AsyncpgAdapter
+    from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
+
+    return PsycopgAdapter if mode == "sync" else PsycopgAsyncAdapter
+
+
+@lru_cache
+def session_class(dialect: Dialect) -> Any:
+    """The class of a database's sessions."""
+    if dialect == "sqlite":
+        from duly.stores.sqlite.session import SqliteSession
+
+        return SqliteSession
+    from duly.stores.postgres.session import PostgresSession
+
+    return PostgresSession
 
 
 DRIVERS: dict[str, Driver] = {
@@ -82,13 +103,8 @@ def driver_session(
     """A session over a driver's connection."""
     check_names(names, driver.dialect)
     spelled = statements(driver.dialect, names, driver.style)
-    if driver.dialect == "sqlite":
-        from duly.stores.sqlite.session import SqliteSession
-
-        return SqliteSession(adapter, spelled, clock, owner)
-    from duly.stores.postgres.session import PostgresSession
-
-    return PostgresSession(adapter, spelled, clock, owner=owner)
+    session: Session = session_class(driver.dialect)(adapter, spelled, clock, owner=owner)
+    return session
 
 
 def check_names(names: Names, dialect: Dialect) -> None:

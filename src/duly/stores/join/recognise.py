@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from duly.core.clock import Clock
 from duly.core.defaults import Names
@@ -113,9 +114,17 @@ def twin_of(verb: str, mode: Mode) -> str:
 
 def recognise(target: object) -> JoinableType | None:
     """The kind of a connection, by the names of its classes."""
-    return next(
-        (JOINABLE_TYPES[name] for name in type_names(target) if name in JOINABLE_TYPES), None
-    )
+    try:
+        return RECOGNISED[type(target)]
+    except KeyError:
+        names = type_names(target)
+        kind = next((JOINABLE_TYPES[name] for name in names if name in JOINABLE_TYPES), None)
+        RECOGNISED[type(target)] = kind
+        return kind
+
+
+# An application passes a few types again and again.
+RECOGNISED: WeakKeyDictionary[type, JoinableType | None] = WeakKeyDictionary()
 
 
 def refusal(target: object) -> str:

@@ -51,6 +51,7 @@ class PostgresSession:
     """
 
     can_batch = can_move_rows = True
+    can_look_first = False
 
     def __init__(
         self,
@@ -110,10 +111,13 @@ class PostgresSession:
             await self._adapter.fetch(self._statements["wait_end"], {})
         return found
 
-    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
+    async def write(self, statement: str, **values: Value) -> int:
+        """Run one named statement and count its rows."""
+        return len(await self.rows(statement, **values))
+
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> int:
         """Run the statement for one set of values after the other."""
-        for one in each:
-            await self.rows(statement, **one)
+        return sum([len(await self.rows(statement, **one)) for one in each])
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, its parameters in the driver's spelling."""

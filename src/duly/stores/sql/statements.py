@@ -30,12 +30,20 @@ class Statements:
         self.names = names
         self.style: Style = style
         self._prepared: dict[str, Prepared] = {}
+        self._without_rows: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Prepared:
         found = self._prepared.get(name)
         if found is None:
             text = fill_slots(statement_text(self.dialect, name), self.dialect, self.names)
             found = self._prepared[name] = prepare(text, self.style)
+        return found
+
+    def without_rows(self, name: str) -> str:
+        """The text without its RETURNING, for SQLite."""
+        found = self._without_rows.get(name)
+        if found is None:
+            found = self._without_rows[name] = cut_returning(self[name].text)
         return found
 
 
@@ -55,6 +63,12 @@ def statement_text(dialect: Dialect, name: str) -> str:
     while lines and lines[0].startswith("--"):
         del lines[0]
     return "\n".join(line.strip() for line in lines).strip()
+
+
+def cut_returning(text: str) -> str:
+    """A statement of SQLite without its RETURNING, which is always the last clause."""
+    before, clause, _ = text.rpartition("RETURNING ")
+    return before.rstrip() if clause else text
 
 
 def read_sql_file(dialect: Dialect, folder: str, file: str) -> str:

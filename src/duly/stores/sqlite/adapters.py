@@ -36,9 +36,9 @@ class Sqlite3Adapter:
         """Run one statement without awaiting."""
         return fetch_rows(self._connection, text, values)
 
-    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> int:
         """Run one statement for many sets of values."""
-        write_each(self._connection, text, each)
+        return write_each(self._connection, text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's."""
@@ -67,9 +67,9 @@ class ThreadAdapter(ABC):
         """Run one statement on the thread."""
         return await self._call(fetch_rows, text, values)
 
-    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> int:
         """Run one statement for many sets of values on the thread."""
-        await self._call(write_each, text, each)
+        return await self._call(write_each, text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the thread."""
@@ -126,15 +126,12 @@ def fetch_rows(connection: sqlite3.Connection, text: str, values: Mapping[str, V
 
 def write_each(
     connection: sqlite3.Connection, text: str, each: Sequence[Mapping[str, Value]]
-) -> None:
-    """Run one statement for many sets of values.
+) -> int:
+    """Run one statement without RETURNING for many sets of values; return the rows written.
 
-    Not ``executemany``: on Python 3.13 it leaves a statement with RETURNING unfinished, and the
-    next set of values fails.
+    With RETURNING, Python 3.13 would leave it unfinished, and the next set of values would fail.
     """
-    cursor = connection.cursor()
-    for values in each:
-        cursor.execute(text, values).fetchall()
+    return connection.cursor().executemany(text, each).rowcount
 
 
 def execute_user_statement(

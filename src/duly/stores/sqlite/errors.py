@@ -20,7 +20,7 @@ BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 class SqliteErrorTranslator:
     """Turns SQLite's errors into ones that say what to do; leaves the rest as they are.
 
-    Not a generator, because it surrounds each statement, and some take hardly longer than one.
+    Not a generator: it surrounds statements that take hardly longer than one.
     """
 
     def __enter__(self) -> None:
@@ -28,13 +28,18 @@ class SqliteErrorTranslator:
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, sqlite3.OperationalError):
-            known = duly_error_for(problem)
-            if known is not None:
-                raise known from problem
+            raise_known(problem)
 
 
 # The context in which errors of the driver become duly's; it has no state, so there is one.
 translate_errors = SqliteErrorTranslator()
+
+
+def raise_known(problem: sqlite3.OperationalError) -> None:
+    """Raise the duly error for an SQLite error that has one; else do nothing."""
+    known = duly_error_for(problem)
+    if known is not None:
+        raise known from problem
 
 
 def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
@@ -59,6 +64,18 @@ def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
             "prefix= if you set one"
         )
     return None
+
+
+def store_error(problem: sqlite3.DatabaseError) -> DulyError:
+    """The duly error for any error of duly's own connection."""
+    if isinstance(problem, sqlite3.OperationalError):
+        return duly_error_for(problem) or unavailable_error(problem)
+    # A corrupt file is a plain DatabaseError; its other subclasses are about the statement.
+    return (
+        unavailable_error(problem)
+        if type(problem) is sqlite3.DatabaseError
+        else refused_error(problem)
+    )
 
 
 def refused_error(problem: sqlite3.Error) -> StoreRefused:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation
-    from duly.stores.sqlite.connection import WriterConnection
 
 T = TypeVar("T")
 
@@ -60,12 +59,11 @@ class SqliteSyncRunner:
         within: float | None = None,
     ) -> T:
         """Run in one transaction, without awaiting."""
-
-        def work(connection: WriterConnection) -> T:
-            with transaction(connection):
-                return finish(operation(self.writer.session(connection)))
-
-        return self.writer.run_with_connection(work, bounded_wait(wait, within))
+        with (
+            self.writer.hold(bounded_wait(wait, within)) as connection,
+            transaction(connection),
+        ):
+            return await operation(self.writer.session(connection))
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction: nothing cancels a sync call."""
@@ -103,18 +101,13 @@ class SqliteSyncRunner:
 
     async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock and commits."""
-        return self.writer.run_with_connection(
-            lambda connection: finish(operation(self.writer.session(connection))), wait
-        )
+        with self.writer.hold(wait) as connection:
+            return await operation(self.writer.autocommit_session(connection))
 
 
 def bounded_wait(wait: timedelta, within: float | None) -> timedelta:
     """How long to wait for the lock: as asked, or what the caller has left if that is less."""
     return wait if within is None else min(wait, timedelta(seconds=max(within, 0)))
-
-
-def do_nothing(_: WriterConnection) -> None:
-    """Do nothing with the connection: the file is only opened."""
 
 
 class SqliteAsyncRunner:
@@ -212,8 +205,8 @@ class SqliteStore(Store):
 
     def open(self) -> Self:
         """Open the file, creating it and its tables where they are missing."""
-        self._writer.run_with_connection(do_nothing, OPENING)
-        return self
+        with self._writer.hold(OPENING):
+            return self
 
     def close(self) -> None:
         """End duly's thread and close the file."""

@@ -14,7 +14,6 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -25,12 +24,11 @@ from duly.stores.sql.migrations import apply_next, latest_version, schema_versio
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.adapters import Sqlite3Adapter
 from duly.stores.sqlite.connection import connect
-from duly.stores.sqlite.errors import refused_error, translate_errors, unavailable_error
+from duly.stores.sqlite.errors import store_error, unavailable_error
 from duly.stores.sqlite.session import SqliteSession, milliseconds
 from duly.stores.sqlite.user_transactions import revoke_and_roll_back, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from duly.core.clock import Clock
@@ -67,34 +65,28 @@ class Writer:
         self._held_connection: WriterConnection | None = None
         WRITERS.add(self)
 
-    def run_with_connection(self, work: Callable[[WriterConnection], T], wait: timedelta) -> T:
-        """Run with the connection, one caller at a time; after ``wait`` raise `InProgress`."""
-        connection = self.acquire_connection(wait)
-        try:
-            with translate_errors:
-                return work(connection)
-        except sqlite3.DatabaseError as problem:
-            if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
-                raise refused_error(problem) from problem
-            raise unavailable_error(problem) from problem
-        finally:
-            self.release_connection(connection)
+    def hold(self, wait: timedelta) -> HeldWriter:
+        """The connection for a block, one caller at a time; after ``wait`` `InProgress`."""
+        return HeldWriter(self, wait)
 
     def acquire_connection(self, wait: timedelta) -> WriterConnection:
         """The connection, until it is released."""
         left = self._acquire_lock(wait)
         try:
-            with translate_errors:
-                connection = self._open_if_needed(left)
+            connection = self._open_if_needed(left)
+            if left is not self._busy_timeout:
                 self._set_busy_timeout(connection, left)
-                self._holder_thread, self._held_connection = threading.get_ident(), connection
-                return connection
+            self._holder_thread, self._held_connection = threading.get_ident(), connection
+        except sqlite3.OperationalError as problem:
+            self._lock.release()
+            raise store_error(problem) from problem
         except sqlite3.DatabaseError as problem:
             self._lock.release()
             raise unavailable_error(problem) from problem
         except BaseException:
             self._lock.release()
             raise
+        return connection
 
     def release_connection(self, connection: WriterConnection) -> None:
         """Let the next thread have it, unless the connection was revoked; from any thread."""
@@ -105,10 +97,12 @@ class Writer:
 
     def _discard_unended(self, connection: WriterConnection) -> None:
         """Close a connection whose ROLLBACK failed: its transaction would keep the write lock."""
-        with suppress(sqlite3.Error):
+        try:
             if connection.in_transaction and self._connection is connection:
                 self._connection = None
                 connection.close()  # which rolls back
+        except sqlite3.Error:
+            return
 
     def release_from_handler(self, connection: WriterConnection) -> None:
         """Release a handler's connection, and close it where it was revoked.
@@ -149,11 +143,16 @@ class Writer:
         return max(wait - timedelta(seconds=time.monotonic() - begun), timedelta(0))
 
     def session(self, connection: sqlite3.Connection) -> Session:
-        """A session over the connection."""
+        """A session over the connection, in a transaction."""
         return self.session_with_adapter(Sqlite3Adapter(connection))
 
+    def autocommit_session(self, connection: sqlite3.Connection) -> Session:
+        """A session outside a transaction: a read ends with its statement, and holds nothing."""
+        adapter = Sqlite3Adapter(connection)
+        return SqliteSession(adapter, self._statements, self._clock, can_look_first=True)
+
     def session_with_adapter(self, adapter: SqliteAdapter) -> Session:
-        """A session over an adapter to the connection."""
+        """A session over an adapter to the connection, in a transaction."""
         return SqliteSession(adapter, self._statements, self._clock)
 
     def close(self) -> None:
@@ -201,11 +200,9 @@ class Writer:
 
     def migrate(self) -> list[str]:
         """Open the file; return the migrations that opening applied, to the first caller."""
-        return self.run_with_connection(self._take_applied, OPENING)
-
-    def _take_applied(self, _: WriterConnection) -> list[str]:
-        applied, self._applied = self._applied, []
-        return applied
+        with self.hold(OPENING):
+            applied, self._applied = self._applied, []
+            return applied
 
     def run_read_only(self, operation: Operation[T]) -> T:
         """Read the file without creating or changing anything."""
@@ -237,6 +234,29 @@ class Writer:
             if name is None:
                 return applied
             applied.append(name)
+
+
+class HeldWriter:
+    """One use of the connection, for the block of a ``with``; errors leave it as duly's.
+
+    Not a generator: it surrounds statements that take hardly longer than one.
+    """
+
+    __slots__ = ("_connection", "_wait", "_writer")
+
+    def __init__(self, writer: Writer, wait: timedelta) -> None:
+        self._writer = writer
+        self._wait = wait
+        self._connection: WriterConnection
+
+    def __enter__(self) -> WriterConnection:
+        self._connection = self._writer.acquire_connection(self._wait)
+        return self._connection
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        self._writer.release_connection(self._connection)
+        if isinstance(problem, sqlite3.DatabaseError):
+            raise store_error(problem) from problem
 
 
 WRITERS: WeakSet[Writer] = WeakSet()
