@@ -6,10 +6,11 @@ import json
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from duly.core.errors import NotJoinable
 from duly.core.session import (
+    Column,
     Dialect,
     Owner,
     Row,
@@ -89,12 +90,15 @@ class SqliteSession:
         async with self.limit_lock_waits(wait):
             await self._execute_plain("BEGIN IMMEDIATE")
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         self._refuse_ended()
         with translate_errors:
-            return await self._adapter.fetch(self._statements[statement].text, values)
+            return await self._adapter.fetch(
+                self._statements[statement].text,
+                cast("Mapping[str, Value]", values),  # columns are not for SQLite
+            )
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
