@@ -6,7 +6,9 @@ dozen arrays: built whole they cost a third of that.
 
 from __future__ import annotations
 
-import struct
+import sys
+from array import array
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from duly.stores.sql.placeholders import Prepared
 
 # Dimensions, whether an element is null, the type of the elements; and of the one dimension, the
-# number of elements and its lower bound.
-HEAD = struct.Struct("!iii")
-DIMENSION = struct.Struct("!ii")
+# number of elements and its lower bound. Each element follows behind its length.
+HEAD = Struct("!iiiii")
 NULL = b"\xff\xff\xff\xff"
+NONE = type(None)
 
 
 class BinaryArray(bytes):
@@ -40,76 +42,77 @@ class ArrayDumper(Dumper):
         return obj  # type: ignore[no-any-return]
 
 
-def utf8(values: Sequence[Any]) -> list[bytes | None]:
-    """Texts as bytes: duly's own connections speak UTF-8."""
-    return [None if value is None else value.encode() for value in values]
+def join_cells(cells: Sequence[bytes | None]) -> bytes:
+    """The elements of an array, each behind its length."""
+    pieces: list[bytes] = []
+    for cell in cells:
+        pieces += (NULL,) if cell is None else (len(cell).to_bytes(4, "big"), cell)
+    return b"".join(pieces)
 
 
-def big_endian(size: int) -> Callable[[Sequence[Any]], list[bytes | None]]:
-    """Return the function that turns numbers into so many bytes each."""
-
-    def numbers(values: Sequence[Any]) -> list[bytes | None]:
-        return [
-            None if value is None else value.to_bytes(size, "big", signed=True) for value in values
-        ]
-
-    return numbers
+def join_bytes(values: Sequence[Any]) -> bytes:
+    """Digests are all of one length; anything else goes cell by cell."""
+    if NONE not in set(map(type, values)) and len(sizes := set(map(len, values))) == 1:
+        size = sizes.pop().to_bytes(4, "big")
+        return size + size.join(values)
+    return join_cells(values)
 
 
-def uuids(values: Sequence[Any]) -> list[bytes | None]:
-    """Ids as the tables' texts show them, all of them turned into bytes at once."""
-    raw = bytes.fromhex("".join(values).replace("-", ""))
-    return [raw[start : start + 16] for start in range(0, len(raw), 16)]
+def join_texts(values: Sequence[Any]) -> bytes:
+    """Texts: duly's own connections speak UTF-8."""
+    return join_cells([None if value is None else value.encode() for value in values])
+
+
+def join_integers(values: Sequence[Any]) -> bytes:
+    """Numbers of four bytes, each behind a length that has four bytes too."""
+    pairs = [4] * (2 * len(values))
+    pairs[1::2] = values
+    built = array("i", pairs)
+    if sys.byteorder == "little":
+        built.byteswap()
+    return built.tobytes()
+
+
+def join_bigints(values: Sequence[Any]) -> bytes:
+    """Numbers of eight bytes."""
+    return join_cells(
+        [None if value is None else value.to_bytes(8, "big", signed=True) for value in values]
+    )
 
 
 class ArrayType:
     """One type of array: of which elements, and how they become bytes."""
 
     def __init__(
-        self,
-        element: int,
-        array: int,
-        kinds: set[type],
-        convert: Callable[[Sequence[Any]], Sequence[bytes | None]],
+        self, element: int, oid: int, kinds: set[type], join: Callable[[Sequence[Any]], bytes]
     ) -> None:
         self.element = element
         self.kinds = kinds
-        self.convert = convert
+        self.join = join
         self.carrier = type("BinaryArray", (BinaryArray,), {})
+        self.empty: bytes = self.carrier(HEAD.pack(0, 0, element, 0, 0)[:12])
         # For all connections made from now on. The carrier is duly's own: no value of the user's
         # is dumped by it.
-        psycopg.adapters.register_dumper(
-            self.carrier, type("BinaryArrayDumper", (ArrayDumper,), {"oid": array})
-        )
+        dumper = type("BinaryArrayDumper", (ArrayDumper,), {"oid": oid})
+        psycopg.adapters.register_dumper(self.carrier, dumper)
 
     def build(self, values: Column) -> Column | bytes:
         """Return the array; the values themselves if they are not all of its type."""
-        if not set(map(type, values)) <= self.kinds:
-            return values
         if not values:
-            empty: bytes = self.carrier(HEAD.pack(0, 0, self.element))
-            return empty
-        cells = self.convert(values)
-        has_null = None in cells
-        head = HEAD.pack(1, has_null, self.element) + DIMENSION.pack(len(cells), 1)
-        if not has_null and len(sizes := {len(cell) for cell in cells if cell is not None}) == 1:
-            size = sizes.pop().to_bytes(4, "big")  # the same before each: digests, ids, numbers
-            pieces = [head, size, size.join(cells)]  # type: ignore[arg-type]
-        else:
-            pieces = [head]
-            for cell in cells:
-                pieces += (NULL,) if cell is None else (len(cell).to_bytes(4, "big"), cell)
-        built: bytes = self.carrier(b"".join(pieces))
+            return self.empty
+        kinds = set(map(type, values))
+        if not kinds <= self.kinds:
+            return values
+        head = HEAD.pack(1, NONE in kinds, self.element, len(values), 1)
+        built: bytes = self.carrier(head + self.join(values))
         return built
 
 
-NONE = type(None)
 ARRAYS = {
-    "text": ArrayType(25, 1009, {str, NONE}, utf8),
-    "bytea": ArrayType(17, 1001, {bytes, NONE}, list),
-    "integer": ArrayType(23, 1007, {int, NONE}, big_endian(4)),
-    "bigint": ArrayType(20, 1016, {int, NONE}, big_endian(8)),
-    "uuid": ArrayType(2950, 2951, {str}, uuids),
+    "text": ArrayType(25, 1009, {str, NONE}, join_texts),
+    "bytea": ArrayType(17, 1001, {bytes, NONE}, join_bytes),
+    "integer": ArrayType(23, 1007, {int}, join_integers),
+    "bigint": ArrayType(20, 1016, {int, NONE}, join_bigints),
 }
 
 
