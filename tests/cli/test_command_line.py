@@ -212,7 +212,7 @@ def test_check_tells_older_tables_from_missing_ones(url: str, capsys: Output) ->
     output = capsys.readouterr()
     assert json.loads(output.out) == {"version": CURRENT, "needed": CURRENT + 1}
     assert f"needs {CURRENT + 1}: run `duly migrate URL`" in output.err
-    assert facts(url)["schema_version"] == str(CURRENT)
+    assert facts(url)["migrated_to"] == str(CURRENT)
 
 
 def test_prune_deletes_in_chunks_until_none_is_left_and_says_how_many(

@@ -35,11 +35,16 @@ class Inbox:
         self.runner = store.sync_runner if colour == "sync" else store.async_runner
 
     async def receive(self, *arrivals: NewEvent) -> None:
-        """Receive events that nobody had."""
+        """Receive events that nobody had, and a copy of each."""
         outcomes = await receive_many(self.runner, arrivals)
         assert [outcome and outcome.status for outcome in outcomes] == [
             one.status for one in arrivals
         ]
+        tally = PendingCounters()
+        for one in arrivals:
+            tally.note(one, "duplicate", 0)
+            tally.count("shop", "duplicate")
+        await flush(self.runner, tally)
 
     async def bodies(self, limit: int = 100) -> int:
         return await prune_bodies(self.runner, limit)

@@ -13,8 +13,8 @@ import pytest
 import duly
 from duly.core.keys import key_of
 from duly.core.onestep import finish
-from duly.errors import InProgress, StoreRefused
-from duly.inbox.accept import UniqueByKey, accept, receive_many
+from duly.errors import InProgress
+from duly.inbox.accept import accept, receive_many, unique_by_key
 from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.ledger.claims import Terms, claim_many
 from duly.ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
@@ -111,7 +111,7 @@ def test_a_body_is_never_claimed_without_its_event(
 ) -> None:
     monkeypatch.setattr(runners, "BATCH_WAIT", timedelta(seconds=PATIENCE))
     late = arrival(scope, "late", replay=event_digest(scope, "its body"), signed=False)
-    batch = UniqueByKey([late, arrival(scope, "neighbour")])
+    batch = unique_by_key([late, arrival(scope, "neighbour")])
     claims = f"SELECT key_text FROM duly_claims WHERE scope = '{scope}' ORDER BY 1"
 
     def accepted() -> dict[bytes, EventOutcome]:
@@ -126,7 +126,7 @@ def test_a_body_is_never_claimed_without_its_event(
         running = threads.submit(accepted)
         until(lambda: waits(postgres_url, "shared AS MATERIALIZED"))
         other.commit()
-        with pytest.raises(StoreRefused):
+        with pytest.raises(InProgress, match="receive each event of the batch alone"):
             running.result(PATIENCE)
         assert found(store, claims) == [("claimed",)]
         # Whoever tries again sees the other's claim first, and does not touch the body.

@@ -76,8 +76,9 @@ class Records:
         return Counter(
             (event, outcome)
             for event, outcome in self.rows(
-                "SELECT event.event_id, outcome FROM duly_deliveries AS delivery"
-                f" JOIN duly_events AS event ON event.id = delivery.event AND source = '{source}'"
+                f"SELECT event_id, outcome FROM duly_events WHERE source = '{source}'"
+                " UNION ALL SELECT e.event_id, d.outcome FROM duly_deliveries AS d"
+                f" JOIN duly_events AS e ON e.id = d.event AND source = '{source}'"
             )
         )
 

@@ -292,7 +292,7 @@ def test_a_proxy_is_believed_only_if_it_is_told(here: Path) -> None:
             headers = dict(duly.sign("stripe", body, SECRET).headers)
             headers["X-Forwarded-For"] = "203.0.113.9"
             assert asked(server.url, "POST", "/stripe", body, headers).status == 200
-        assert rows(url_in(here), "SELECT remote FROM duly_deliveries") == [(remote,)]
+        assert rows(url_in(here), "SELECT remote FROM duly_events") == [(remote,)]
 
 
 def test_the_log_tells_why_a_delivery_was_rejected_and_the_answer_does_not(here: Path) -> None:

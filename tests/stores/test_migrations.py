@@ -27,7 +27,15 @@ from tests.support.migrators import LATER, later_migration, migrated, wait_for_w
 from tests.support.processes.forked import Forked
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
-ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
+ALL = [
+    "0001_ledger",
+    "0002_inbox",
+    "0003_jobs",
+    "0004_outbox",
+    "0005_effects",
+    "0006_first_due",
+    "0007_first_delivery",
+]
 CURRENT, NEWER = str(latest_version("postgres")), str(latest_version("postgres") + 1)
 MIGRATOR = """
 import json, sys, duly
@@ -165,7 +173,7 @@ def test_of_eight_migrators_at_once_one_applies_each_and_none_fails(empty_url: s
         pass
     assert len(applied) == 8
     assert sorted(name for each in applied for name in each) == ALL
-    assert facts(empty_url)["schema_version"] == CURRENT
+    assert facts(empty_url)["migrated_to"] == CURRENT
 
 
 @pytest.mark.slow
@@ -241,14 +249,14 @@ def test_a_postgres_store_with_older_tables_says_run_migrate(
 
 def test_an_sqlite_store_makes_its_file_and_tables_when_it_opens(sqlite_url: str) -> None:
     assert claim(sqlite_url).first
-    assert facts(sqlite_url)["schema_version"] == CURRENT
+    assert facts(sqlite_url)["migrated_to"] == CURRENT
 
 
 def test_an_sqlite_store_brings_older_tables_up_to_date_when_it_opens(sqlite_url: str) -> None:
     assert claim(sqlite_url).first
     with later_migration():
         assert not claim(sqlite_url).first
-    assert facts(sqlite_url)["schema_version"] == NEWER
+    assert facts(sqlite_url)["migrated_to"] == NEWER
 
 
 def test_checking_an_sqlite_file_neither_makes_nor_leaves_any_file(
@@ -269,7 +277,7 @@ def test_a_migration_goes_with_the_transaction_it_was_given(empty_postgres_url: 
         connection.rollback()
         assert facts(empty_postgres_url) == {}
         assert duly.migrate(connection) == [*ALL, LATER.name]
-    assert facts(empty_postgres_url)["schema_version"] == NEWER
+    assert facts(empty_postgres_url)["migrated_to"] == NEWER
 
 
 def test_every_installation_has_an_id_of_its_own_that_stays(url: str) -> None:

@@ -12,6 +12,7 @@ from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_many
 from duly.inbox.new_event import EventOutcome, Status, event_digest
+from tests.support import schema_6
 from tests.support.catalogs import catalog, facts
 from tests.support.inboxes import arrival, done, found
 from tests.support.migrators import earlier_duly, migrated
@@ -19,7 +20,14 @@ from tests.support.migrators import earlier_duly, migrated
 LEASE = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 FIRST = ["0001_ledger"]
-INBOX = ["0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
+INBOX = [
+    "0002_inbox",
+    "0003_jobs",
+    "0004_outbox",
+    "0005_effects",
+    "0006_first_due",
+    "0007_first_delivery",
+]
 # Two effects as they were written before they knew their event; the job of the second is gone.
 GONE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 EFFECTS_OF_OLD = f"""INSERT INTO duly_effects (scope, digest, name, state, key, job, epoch, at)
@@ -70,7 +78,7 @@ def test_an_upgrade_keeps_every_row_and_the_name_of_the_installation(url: str) -
     with duly.store(url) as store:
         assert ledger(store) == before
         assert [len(rows) for rows in before] == [4, 1]
-    assert facts(url) == {"installation_id": named, "schema_version": "6"}
+    assert facts(url) == {"installation_id": named, "schema_version": "6", "migrated_to": "7"}
 
 
 def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
@@ -111,10 +119,10 @@ def test_an_upgrade_tells_effects_of_living_jobs_which_event_they_belong_to(
 ) -> None:
     with earlier_duly(4):
         migrated(url, "duly_")
+        assert schema_6.receive(url, [arrival(scope, "evt_1")]) == 1
         with duly.store(url) as store:
-            finish(receive_many(store.sync_runner, [arrival(scope, "evt_1")]))
             done(store, EFFECTS_OF_OLD)
-    assert migrated(url, "duly_") == ["0005_effects", "0006_first_due"]
+    assert migrated(url, "duly_") == INBOX[3:]
     with duly.store(url) as store:
         known = found(store, "SELECT job, event_digest FROM duly_effects")
         [(job,)] = found(store, "SELECT id FROM duly_jobs")
@@ -149,7 +157,7 @@ def test_a_server_with_the_tables_of_the_first_release_says_run_migrate(
         migrated(empty_postgres_url, "duly_")
     with pytest.raises(
         duly.errors.SchemaMismatch,
-        match="at schema version 1, this duly needs 6: run `duly migrate URL`",
+        match="at schema version 1, this duly needs 7: run `duly migrate URL`",
     ):
         way(empty_postgres_url)
 

@@ -264,6 +264,7 @@ def test_migrators_take_turns_through_the_pooler(empty_bouncer_url: str) -> None
                 "0004_outbox",
                 "0005_effects",
                 "0006_first_due",
+                "0007_first_delivery",
             ),
         ]
     duly.store(empty_bouncer_url).check()

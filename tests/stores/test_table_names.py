@@ -18,7 +18,15 @@ from tests.support.catalogs import catalog, facts
 from tests.support.migrators import migrated, wait_for_waiters
 from tests.support.servers.databases import moved
 
-ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
+ALL = [
+    "0001_ledger",
+    "0002_inbox",
+    "0003_jobs",
+    "0004_outbox",
+    "0005_effects",
+    "0006_first_due",
+    "0007_first_delivery",
+]
 HOSTILE = [
     "",
     " ",

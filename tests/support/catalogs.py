@@ -36,6 +36,13 @@ POSTGRES = {
           FROM pg_constraint
          WHERE connamespace = %(schema)s::regnamespace AND starts_with(conname, %(prefix)s)
          ORDER BY 1, 2""",
+    "functions": """
+        SELECT function.proname, pg_get_function_arguments(function.oid),
+               pg_get_function_result(function.oid), function.provolatile::text, function.prosrc
+          FROM pg_proc AS function
+         WHERE function.pronamespace = %(schema)s::regnamespace
+           AND starts_with(function.proname, %(prefix)s)
+         ORDER BY 1""",
     "index definitions": """
         SELECT indexname, indexdef
           FROM pg_indexes

@@ -30,8 +30,8 @@ from duly.stores.sqlite.adapters import Sqlite3Adapter as SqliteWire
 Order = tuple[str, str, int]
 
 LATER = Migration(
-    7,
-    "0007_later",
+    8,
+    "0008_later",
     """
     -- A later version's migration, so that there is something between two of them.
     ALTER TABLE {versions} ADD COLUMN remark text CHECK (remark <> 'a;b');
@@ -100,13 +100,23 @@ def trapped(trap: Trap) -> Iterator[None]:
 
 
 @contextmanager
-def later_migration() -> Iterator[None]:
-    """A duly that knows one more migration than the real one."""
+def later_migration(*more: Migration) -> Iterator[None]:
+    """A duly that knows one more migration than the real one, or those that are given."""
     real = migrations.migrations
-    assert LATER.number == real("postgres")[-1].number + 1
+    later = more or (LATER,)
+    assert later[0].number == real("postgres")[-1].number + 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), LATER))
+        patch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), *later))
         yield
+
+
+def growing(number: int, oldest_code: int) -> Migration:
+    """A migration that adds a column, and says from which version on code may run with it."""
+    return Migration(
+        number,
+        f"{number:04}_growing",
+        f"-- oldest code: {oldest_code}\nALTER TABLE {{events}} ADD COLUMN of_{number} text;",
+    )
 
 
 @contextmanager

@@ -171,7 +171,7 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(
-        event: NewEvent, _: accept.UniqueByKey, outcomes: accept.Outcomes
+        event: NewEvent, _: NewEvent | None, outcomes: accept.Outcomes
     ) -> EventOutcome | None:
         outcome = outcomes.get(event.digest)
         return None if outcome is None else accept.outcome_for_copy(outcome)

@@ -21,6 +21,7 @@ from duly.core.errors import LeaseLost, UsageError
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
 from duly.stores.shielding import shield_to_end
+from duly.stores.sql.migrations import SchemaVersion
 from duly.stores.sqlite.errors import refused_error, unavailable_error
 from duly.stores.sqlite.session import SqliteSession
 from duly.stores.sqlite.store import bounded_wait
@@ -218,9 +219,9 @@ class SimulatedStore(Store):
         """Nothing is missing."""
         return []
 
-    def version(self) -> int:
+    def schema_version(self) -> SchemaVersion:
         """Never asked for."""
-        return 0
+        return SchemaVersion()
 
     def check(self) -> None:
         """Nothing is missing."""

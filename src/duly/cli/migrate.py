@@ -71,13 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
 def check(arguments: argparse.Namespace, target: str) -> int:
     """Print that the tables are up to date, or raise what to do."""
     with closing(store_of(arguments, target)) as store:
-        needed = latest_version(dialect_of(store.url))
+        needed, version = latest_version(dialect_of(store.url)), store.version()
         if arguments.json:
-            version = store.version()
             print_answer(arguments, "", {"version": version, "needed": needed})
         store.check()
     if not arguments.json:
-        print_answer(arguments, f"up to date: schema version {needed}", None)
+        print_answer(arguments, f"up to date: schema version {version}", None)
     return 0
 
 
@@ -90,8 +89,9 @@ def print_missing(arguments: argparse.Namespace, target: str) -> int:
     else:
         with closing(store_of(arguments, target)) as store:
             dialect, tables = dialect_of(store.url), store.names
-            version = store.version()
-        refuse_newer(version, dialect)
+            found = store.schema_version()
+        refuse_newer(found, dialect)
+        version = found.migrated_to
     text = in_one_transaction(migration_script(tables, dialect, after=version), dialect, version)
     print_answer(
         arguments, text, {"version": version, "needed": latest_version(dialect), "sql": text}

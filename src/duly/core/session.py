@@ -23,6 +23,8 @@ Dialect = Literal["postgres", "sqlite"]
 # What services do: workers run jobs, relays send messages.
 WorkKind = Literal["jobs", "messages"]
 Value = int | str | bytes | bool | None
+# One value for each row, as an array. For sessions that can batch.
+Column = Sequence[Value]
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ class Session(Protocol):
     async def begin(self, wait: timedelta | None) -> None:
         """Make sure that a transaction is open; ``wait`` bounds the wait for its lock."""
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement and return its rows."""
 
     async def rows_each(

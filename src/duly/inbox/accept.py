@@ -1,4 +1,4 @@
-"""Group commit of new events: claim, event, delivery and jobs, all of them or none.
+"""Group commit of new events: claim, event and jobs, all of them or none.
 
 One statement (PostgreSQL) or one transaction (SQLite) takes every event of a batch that was never
 claimed. A copy of a known event is answered from its claim. The rest, because it conflicts, its
@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import InProgress, StoreRefused, StoreUnavailable
-from duly.inbox.accept_one import DIFFERENT, DUPLICATE, delivery_row, read_claim, same_body
+from duly.inbox.accept_one import DIFFERENT, DUPLICATE, read_claim, same_body
 from duly.inbox.new_event import EventOutcome, Status
-from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
+from duly.inbox.statements import EVENTS_INSERT, INBOX_ACCEPT
 from duly.jobs.enqueue import job_row
 from duly.jobs.statements import JOBS_INSERT
 from duly.ledger.claims import Terms, claim_values
 from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from duly.core.session import Row, Runner, Session, Value
+    from duly.core.session import Column, Row, Runner, Session, Value
     from duly.inbox.new_event import NewEvent
 
 Outcomes = dict[bytes, EventOutcome]
-NO_DIGEST = bytes(32)
+BY_DIGEST = attrgetter("digest")
+NEW = {status: EventOutcome(status) for status in Status}
 
 
 async def receive_many(
@@ -39,7 +41,7 @@ async def receive_many(
 
     Raises `StoreUnavailable` where the outcome is unknown: then nothing may be acknowledged.
     """
-    leading = UniqueByKey(events)
+    leading = unique_by_key(events)
     try:
         outcomes = await runner.run_batch(lambda session: accept(session, leading), within=within)
     except (InProgress, StoreRefused) as problem:
@@ -48,48 +50,52 @@ async def receive_many(
         # Another transaction holds one of the keys, or one of the events cannot be written. Which
         # one shows when each is received alone.
         return [None] * len(events)
-    rest = [event for event in leading if event.digest not in outcomes]
-    if rest:
+    if len(outcomes) < len(leading):
+        rest = [event for event in leading if event.digest not in outcomes]
         with suppress(InProgress, StoreUnavailable):  # what was accepted stays committed
             outcomes |= await runner.run_autocommit(
                 lambda session: find_duplicates(session, rest), wait=WAIT
             )
+    if len(leading) == len(events):
+        return [outcomes.get(event.digest) for event in events]
+    firsts = {event.digest: event for event in leading}
     return [
         outcomes.get(event.digest)
-        if event.id in leading.ids
-        else outcome_for_other(event, leading, outcomes)
+        if (first := firsts.get(event.digest)) is event
+        else outcome_for_other(event, first, outcomes)
         for event in events
     ]
 
 
-class UniqueByKey(list["NewEvent"]):
+def unique_by_key(events: Sequence[NewEvent]) -> list[NewEvent]:
     """One event for each key of a batch, in the order of their keys: these are written.
 
     A copy of one is answered from it. Two that share a body but not an id cannot both be first: the
     later one goes alone.
     """
-
-    def __init__(self, events: Iterable[NewEvent]) -> None:
-        keys: set[bytes] = set()
-        for event in events:
-            mine = {event.digest, event.replay or event.digest}
-            if keys.isdisjoint(mine):
-                keys |= mine
-                self.append(event)
-        # One order for every process: two batches can wait for each other, but never both ways.
-        self.sort(key=lambda event: event.digest)
-        self.ids = {event.id for event in self}
-        self.bodies = {event.digest: event.fingerprint for event in self}
+    keys: set[bytes] = set()
+    leading = []
+    for event in events:
+        digest, replay = event.digest, event.replay
+        if digest in keys or (replay is not None and replay in keys):
+            continue
+        keys.add(digest)
+        if replay is not None:
+            keys.add(replay)
+        leading.append(event)
+    # One order for every process: two batches can wait for each other, but never both ways.
+    leading.sort(key=BY_DIGEST)
+    return leading
 
 
 def outcome_for_other(
-    event: NewEvent, leading: UniqueByKey, outcomes: Outcomes
+    event: NewEvent, first: NewEvent | None, outcomes: Outcomes
 ) -> EventOutcome | None:
     """The outcome of an event that another of its key stood for; None to receive it alone."""
     outcome = outcomes.get(event.digest)
-    if outcome is None:
+    if outcome is None or first is None:
         return None
-    if leading.bodies.get(event.digest) != event.fingerprint:
+    if first.fingerprint != event.fingerprint:
         return None
     return outcome_for_copy(outcome)
 
@@ -103,11 +109,12 @@ def outcome_for_copy(outcome: EventOutcome) -> EventOutcome:
 async def accept(session: Session, events: Sequence[NewEvent]) -> Outcomes:
     """Claim and write the events that are new; return the outcomes of those and of no others."""
     if session.can_batch:
-        rows = await session.rows(INBOX_ACCEPT, **batch_values(events))
-        claimed = {bytes(row["digest"]) for row in rows if row["digest"] is not None}
+        [row] = await session.rows(INBOX_ACCEPT, **batch_values(events))
+        digests = row["digests"] or b""
+        claimed = {digests[start : start + 32] for start in range(0, len(digests), 32)}
     else:
         claimed = await accept_each(session, events)
-    return {one.digest: EventOutcome(one.status) for one in events if one.digest in claimed}
+    return {one.digest: NEW[one.status] for one in events if one.digest in claimed}
 
 
 async def accept_each(session: Session, events: Sequence[NewEvent]) -> set[bytes]:
@@ -118,7 +125,6 @@ async def accept_each(session: Session, events: Sequence[NewEvent]) -> set[bytes
     }
     new = [one for one in events if one.digest in claimed]
     await session.write_each(EVENTS_INSERT, [one.row() for one in new])
-    await session.write_each(DELIVERIES_INSERT, [delivery_row(one) for one in new])
     jobs = [job_row(one.scope, one.id, job) for one in new for job in one.jobs]
     await session.write_each(JOBS_INSERT, jobs)
     return claimed
@@ -170,45 +176,50 @@ def outcome_from_claim(row: Row | None, event: NewEvent) -> EventOutcome | None:
     return DIFFERENT if event.signed else None
 
 
-def batch_values(events: Sequence[NewEvent]) -> dict[str, Value]:
+def batch_values(events: Sequence[NewEvent]) -> dict[str, Value | Column]:
     """The few parameters of ``inbox_accept``, for many events.
 
     What the events have in common, which is most of what a source's events have, is sent once, as
-    a row of ``kinds``. Plain text goes as JSON, bytes go end to end: a driver turns an array into
-    bytes element by element, and a dozen arrays would cost more than the statement.
+    a row of ``kinds``. Bytes go end to end, and small numbers as one array: a parameter for each
+    column costs a batch of one more than it saves a batch of many.
     """
     kinds: dict[tuple[object, ...], int] = {}
-    each: list[tuple[object, ...]] = []
+    last: tuple[object, ...] = ()
+    kind = 0
+    numbers: list[int] = []
     fixed: list[bytes] = []
     blobs: list[bytes] = []
-    start = 0
-    for one in events:
-        body = one.body or b""
+    start = 1
+    # The jobs of all events, each with the place of its own.
+    handlers: dict[tuple[str, str, int], int] = {}
+    jobs: list[int] = []
+    ids: list[str] = []
+    for place, one in enumerate(events, start=1):
         shared = (
             one.scope, one.source, one.type, one.flag, one.status, one.secret, one.remote, one.ttl,
             one.body_ttl,
         )  # fmt: skip
-        sizes = (start, len(one.headers), len(body))
-        kind = kinds.setdefault(shared, len(kinds))
-        each.append((kind, one.event_id, one.event_time, *sizes))
+        if shared != last:  # to compare them costs less than to hash them
+            kind, last = kinds.setdefault(shared, len(kinds) + 1), shared
+        headers, body = one.headers, one.body or b""
+        numbers += (kind, start, len(headers), len(body))
         fixed += (one.digest, one.fingerprint, one.token)
-        blobs += (one.headers, body)
-        start += sizes[1] + sizes[2]
-    guarded = any([one.replay is not None for one in events])
-    # The jobs of all events, each with the index of its own.
-    handlers: dict[tuple[str, str, int], int] = {}
-    jobs = [(index, job) for index, one in enumerate(events) for job in one.jobs]
-    rows = [
-        (index, handlers.setdefault((job.name, job.queue, job.attempts), len(handlers)))
-        for index, job in jobs
-    ]
+        blobs += (headers, body)
+        start += len(headers) + len(body)
+        for job_id, name, queue, attempts in one.jobs:
+            how = (name, queue, attempts)
+            jobs += (place, handlers.setdefault(how, len(handlers) + 1))
+            ids.append(job_id)
+    replays = [one.replay for one in events]
     return {
         "kinds": json.dumps(list(kinds), ensure_ascii=False),
-        "each": json.dumps(each, ensure_ascii=False),
+        "event_id": [one.event_id for one in events],
+        "event_time": [one.event_time for one in events],
+        "replay": replays if any(replays) else [],
+        "numbers": numbers,
         "fixed": b"".join(fixed),
-        "guards": b"".join([one.replay or NO_DIGEST for one in events]) if guarded else b"",
         "blobs": b"".join(blobs),
-        "jobs": json.dumps(rows),
-        "job_ids": bytes.fromhex("".join([job.id for _, job in jobs]).replace("-", "")),
-        "handlers": json.dumps(list(handlers)),
+        "handlers": json.dumps(list(handlers), ensure_ascii=False),
+        "jobs": jobs,
+        "job_ids": bytes.fromhex("".join(ids).replace("-", "")),
     }

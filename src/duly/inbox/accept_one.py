@@ -9,7 +9,7 @@ from duly.core.answers import Duplicate, First
 from duly.core.defaults import WAIT
 from duly.core.states import ClaimState
 from duly.inbox.new_event import EventOutcome, Flag, Status, audit_key
-from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_CONFLICTS, EVENTS_INSERT
+from duly.inbox.statements import EVENTS_CONFLICTS, EVENTS_INSERT
 from duly.jobs.enqueue import job_row
 from duly.jobs.invoke import run_in_transaction
 from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duly.core.answers import Answer
     from duly.core.keys import Key
-    from duly.core.session import OpenedTransaction, Row, Session, Value
+    from duly.core.session import OpenedTransaction, Row, Session
     from duly.inbox.new_event import NewEvent
     from duly.jobs.registry import Registries
 
@@ -127,21 +127,10 @@ def same_body(row: Row, event: NewEvent) -> bool:
 
 
 async def write_event(session: Session, event: NewEvent) -> None:
-    """Write the event, its delivery and its jobs; the claim is made already."""
+    """Write the event with its first delivery, and its jobs; the claim is made already."""
     await session.rows(EVENTS_INSERT, **event.row())
-    await session.rows(DELIVERIES_INSERT, **delivery_row(event))
     for job in event.jobs:
         await session.rows(JOBS_INSERT, **job_row(event.scope, event.id, job))
-
-
-def delivery_row(event: NewEvent) -> dict[str, Value]:
-    """The parameters of the row about the delivery."""
-    return {
-        "event": event.id,
-        "outcome": event.status.value,
-        "secret": event.secret,
-        "remote": event.remote,
-    }
 
 
 class InlineOpener(Protocol):

@@ -106,7 +106,7 @@ class NewEvent(NamedTuple):
         return None if self.replay is None else Key(self.scope, self.replay, self.key_text)
 
     def row(self) -> dict[str, Value]:
-        """The parameters of its row."""
+        """The parameters of its row, which has its first delivery in it."""
         return {
             "id": self.id,
             "scope": self.scope,
@@ -122,6 +122,9 @@ class NewEvent(NamedTuple):
             "fingerprint": self.fingerprint,
             "body_ttl": self.body_ttl,
             "ttl": self.ttl,
+            "outcome": self.status.value,
+            "secret": self.secret,
+            "remote": self.remote,
         }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 CLAIMS_FORGET = "claims_forget"
 COUNTERS_ADD = "counters_add"
 COUNTERS_PRUNE = "counters_prune"
-DELIVERIES_INSERT = "deliveries_insert"
 DELIVERIES_NOTE = "deliveries_note"
 DELIVERIES_PRUNE = "deliveries_prune"
 EVENTS_CONFLICTS = "events_conflicts"

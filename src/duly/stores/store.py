@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Runner
+    from duly.stores.sql.migrations import SchemaVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,16 @@ class Store(ABC):
         """Bring the tables to this duly's schema; returns the names of what was applied."""
 
     @abstractmethod
+    def schema_version(self) -> SchemaVersion:
+        """What the tables are at. Changes nothing."""
+
     def version(self) -> int:
         """The schema version of the tables, 0 where there are none. Changes nothing."""
+        return self.schema_version().migrated_to
 
     @abstractmethod
     def check(self) -> None:
-        """Raise unless the tables are those this duly was written for. Changes nothing."""
+        """Raise unless this duly can run on the tables as they are. Changes nothing."""
 
     def __enter__(self) -> Self:
         return self.open()

@@ -18,7 +18,8 @@ EFFECTS = "CREATE TABLE IF NOT EXISTS effects (name text)"
 EVENTS = "SELECT event_id, body FROM duly_events"
 JOBS = "SELECT e.event_id FROM duly_jobs AS j LEFT JOIN duly_events AS e ON e.id = j.event"
 ARRIVALS = (
-    "SELECT e.event_id FROM duly_deliveries AS d LEFT JOIN duly_events AS e ON e.id = d.event"
+    "SELECT event_id FROM duly_events WHERE outcome = 'accepted' UNION ALL"
+    " SELECT e.event_id FROM duly_deliveries AS d LEFT JOIN duly_events AS e ON e.id = d.event"
     " WHERE d.outcome = 'accepted'"
 )
 AT_WORK = (

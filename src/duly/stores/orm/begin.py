@@ -187,7 +187,7 @@ class SameDatabase:
         async with self._begin.open_transaction(Bounds(wait, within)) as opened:
             await opened.session.begin(wait)
             # No tables at all: begin= leads to another database, which is never migrated.
-            made = await schema_version(opened.session) > 0
+            made = (await schema_version(opened.session)).migrated_to > 0
             theirs = await installation_id(opened.session) if made else None
             if self._strict:
                 await refuse_unsynced(opened.session)
@@ -198,7 +198,7 @@ class SameDatabase:
         await session.begin(None)
         if self._verified:
             return
-        made = await schema_version(session) > 0
+        made = (await schema_version(session)).migrated_to > 0
         if made and await is_file_of(session, self._url):
             self._verified = True
             return

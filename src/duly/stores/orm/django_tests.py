@@ -121,7 +121,7 @@ def empty_tables(alias: str) -> None:
 async def delete_rows(session: Session, names: Names) -> None:
     """Delete the rows of one installation, if there is one."""
     await session.begin(None)
-    if await schema_version(session):
+    if (await schema_version(session)).migrated_to:
         for table in TABLES:
             await session.execute(f"DELETE FROM {names.table(table)}", {})  # noqa: S608
 

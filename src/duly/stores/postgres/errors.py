@@ -8,6 +8,9 @@ LOCK_NOT_AVAILABLE = "55P03"
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"
 IN_FAILED_TRANSACTION = "25P02"
 UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA = "42P01", "42703", "3F000"
+UNDEFINED_FUNCTION = "42883"
+# What duly's own statements raise, through the function that the migrations make.
+BODY_WITHOUT_EVENT = "UD001"
 
 # The whole transaction may be run again after these; the last statement alone never.
 RERUN = frozenset({SERIALIZATION_FAILURE, DEADLOCK})
@@ -41,9 +44,14 @@ def duly_error_for(sqlstate: str | None, problem: Exception) -> DulyError | None
             "another transaction holds this key and did not end within the wait: try again. If "
             "this was your own transaction and wait= was not given, roll it back first"
         )
+    if sqlstate == BODY_WITHOUT_EVENT:
+        return InProgress(
+            "another transaction took the key of an event after its body was claimed here: receive "
+            "each event of the batch alone"
+        )
     if sqlstate == IN_FAILED_TRANSACTION:
         return NotJoinable("this transaction has failed: roll it back, then run it again")
-    if sqlstate in (UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA):
+    if sqlstate in (UNDEFINED_TABLE, UNDEFINED_COLUMN, UNDEFINED_FUNCTION, INVALID_SCHEMA):
         first_line = str(problem).splitlines()[0]
         return SchemaMismatch(
             f"duly's tables are not as this version needs them ({first_line}): run "

@@ -16,6 +16,8 @@ from psycopg.rows import dict_row
 
 from duly.core.errors import NotJoinable
 from duly.core.session import Rows
+from duly.stores.postgres.arrays import build_arrays
+from duly.stores.postgres.deadlines import DeadlineAsyncConnection, DeadlineConnection
 from duly.stores.postgres.errors import translate_errors
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 # Begins the transaction of an idle connection without touching anything.
 PLAIN_STATEMENT = "SELECT 1"
+OWN_CONNECTIONS = (DeadlineConnection, DeadlineAsyncConnection)
 
 
 class PsycopgBaseAdapter(ABC):
@@ -40,6 +43,9 @@ class PsycopgBaseAdapter(ABC):
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement and return its rows."""
+        # The user's own connection may have been made before psycopg was told of built arrays.
+        if statement.arrays and isinstance(self._connection, OWN_CONNECTIONS):
+            values = build_arrays(statement, values)
         with translate_errors:
             return await self._run(statement.text, values)
 

@@ -37,7 +37,8 @@ CREATE TABLE duly_versions (
     autovacuum_vacuum_scale_factor = 0.02
 );
 
--- What duly knows about itself: schema_version and installation_id.
+-- What duly knows about itself: schema_version (the oldest code that may run here), migrated_to
+-- (the last migration) and installation_id.
 CREATE TABLE duly_meta (
     name  text NOT NULL PRIMARY KEY,
     value text NOT NULL
@@ -46,6 +47,7 @@ CREATE TABLE duly_meta (
 -- One row for each event that was remembered. The claim with the same scope and digest is the
 -- referee; this index is for looking up. The body goes after its time and leaves the row behind:
 -- due_at is when the next of the two must go.
+-- outcome, secret and remote are about its first delivery.
 CREATE TABLE duly_events (
     id          uuid NOT NULL PRIMARY KEY,
     scope       text COLLATE "C" NOT NULL,
@@ -58,11 +60,14 @@ CREATE TABLE duly_events (
     received_at timestamptz NOT NULL,
     event_time  timestamptz,
     headers     bytea NOT NULL,
-    body        bytea,
+    body        bytea,  -- compressed by lz4, if the server has it
     fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
     body_until  timestamptz,
     expires_at  timestamptz,
-    due_at      timestamptz
+    due_at      timestamptz,
+    outcome     text,   -- null: the first delivery has a row in duly_deliveries
+    secret      text,
+    remote      text
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Finding an event by its name.
@@ -74,7 +79,7 @@ CREATE INDEX duly_events_replay ON duly_events (scope, replay) WHERE replay IS N
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
--- One narrow row for each delivery of an event, a bounded number for each event.
+-- One narrow row for each delivery of a known event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
     event   uuid NOT NULL,
     at      timestamptz NOT NULL,
@@ -83,7 +88,7 @@ CREATE TABLE duly_deliveries (
     remote  text
 );
 
--- The deliveries of an event.
+-- The further deliveries of an event.
 CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
 
 -- Work to be done. Rows leave when they are done, so the table stays small.
@@ -238,3 +243,11 @@ CREATE INDEX duly_outbox_leased ON duly_outbox (lease_until) WHERE state = 'leas
 
 -- Dead rows, the latest last.
 CREATE INDEX duly_outbox_dead ON duly_outbox (dead_at) WHERE state = 'dead';
+
+-- Fails the statement that calls it, with an SQLSTATE of its own.
+CREATE FUNCTION duly_fail(state text, reason text) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = state, MESSAGE = reason;
+END
+$$;

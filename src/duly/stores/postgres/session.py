@@ -9,7 +9,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import UsageError
-from duly.core.session import Dialect, Owner, Row, Rows, Value, WorkKind, database_time
+from duly.core.session import (
+    Column,
+    Dialect,
+    Owner,
+    Row,
+    Rows,
+    Value,
+    WorkKind,
+    database_time,
+)
 from duly.stores.sql.migrations import split_statements
 from duly.stores.sql.placeholders import prepare
 
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 
 # PostgreSQL keeps lock_timeout in 32 bits: 24 days.
 LONGEST = 2**31 - 1
-Values = Mapping[str, Value | list[Value]]
+Values = Mapping[str, Value | Column]
 
 
 class PostgresAdapter(Protocol):
@@ -79,7 +88,7 @@ class PostgresSession:
             await self._owner.begin()
         await self._adapter.begin()
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = database_time(self._clock)
         values["wait"] = self._bound
@@ -92,7 +101,7 @@ class PostgresSession:
         if not each:
             return []
         # Arrays of bytes carry an empty value for none, so that their type is always known.
-        arrays: dict[str, list[Value]] = {
+        arrays: dict[str, Column] = {
             name: [b"" if (value := one[name]) is None else value for one in each]
             for name in each[0]
         }

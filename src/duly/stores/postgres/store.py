@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.defaults import Names
+    from duly.stores.sql.migrations import SchemaVersion
 
 # Another migrator may be changing a large table.
 MIGRATION_WAIT = timedelta(minutes=1)
@@ -92,13 +93,13 @@ class PostgresStore(Store):
                     return applied
                 applied.append(name)
 
-    def version(self) -> int:
-        """The schema version of the tables; 0 where there are none yet."""
+    def schema_version(self) -> SchemaVersion:
+        """What the tables are at."""
         with self._connect() as connection:
             return finish(schema_version(self._target.session(PsycopgAdapter(connection))))
 
     def check(self) -> None:
-        """Raise unless the tables are those this duly was written for."""
+        """Raise unless this duly can run on the tables as they are."""
         with self._connect() as connection:
             finish(check_schema(self._target.session(PsycopgAdapter(connection))))
 

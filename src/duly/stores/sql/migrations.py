@@ -1,7 +1,10 @@
 """Migrations: numbered SQL files, each applied whole in one transaction under one lock.
 
-The number of the last one applied is in ``duly_meta``. A migrator that dies leaves either all of a
-migration or none of it; the next one goes on from there.
+``duly_meta`` has two numbers: ``migrated_to`` is the last one applied, and ``schema_version`` the
+oldest code that may run on the tables, by the last migration that it knows. Code up to version 6
+knows the second alone and refuses one above its own, so that both old and new releases run on
+tables that only grew. A migrator that dies leaves either all of a migration or none of it; the next
+one goes on from there.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.defaults import DEFAULT_PREFIX
 from duly.core.errors import SchemaMismatch
@@ -26,10 +29,12 @@ NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 TOKEN = re.compile(rf"{PIECE.pattern}|(?P<end>;)", PIECE.flags)
 META_EXISTS, META_READ, META_WRITE = "meta_exists", "meta_read", "meta_write"
 MIGRATE_LOCK, SCHEMA_MISSING = "migrate_lock", "schema_missing"
-SCHEMA_VERSION, INSTALLATION = "schema_version", "installation_id"
+SCHEMA_VERSION, MIGRATED_TO, INSTALLATION = "schema_version", "migrated_to", "installation_id"
+# The line by which a migration says that older code goes on working. Without it none does.
+OLDEST_CODE = re.compile(r"^-- oldest code: (\d+)$", re.MULTILINE)
 
 # What a migration applied by hand must record; apply_next writes the same with parameters.
-VERSION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('schema_version', '{number}')
+VERSION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('{name}', '{number}')
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
      WHERE CAST({meta}.value AS integer) < CAST(excluded.value AS integer);
 """
@@ -51,9 +56,22 @@ class Migration:
     name: str
     text: str
 
+    @property
+    def oldest_code(self) -> int:
+        """The oldest schema version whose code may run on the tables once this is applied."""
+        found = OLDEST_CODE.search(self.text)
+        return self.number if found is None else int(found[1])
+
     def statements(self, dialect: Dialect, names: Names) -> list[str]:
         """Its statements, with the table names in place."""
         return split_statements(fill_slots(self.text, dialect, names))
+
+
+class SchemaVersion(NamedTuple):
+    """What the tables are at: the last migration, and the oldest code that may run on them."""
+
+    migrated_to: int = 0
+    oldest_code: int = 0
 
 
 @lru_cache(maxsize=4)
@@ -98,16 +116,22 @@ def strip_leading_comments(statement: str) -> str:
     return "\n".join(lines).strip()
 
 
-async def schema_version(session: Session) -> int:
-    """The number of the last migration applied; 0 where there is none."""
+async def schema_version(session: Session) -> SchemaVersion:
+    """What the tables are at; zeros where there are none."""
     names = session.names
     table = names.table("meta") if session.dialect == "postgres" else f"{names.prefix}meta"
     [row] = await session.rows(META_EXISTS, table=table)
     if not row["found"]:
-        return 0
+        return SchemaVersion()
     facts = {fact["name"]: fact["value"] for fact in await session.rows(META_READ)}
-    # A SQLite connection whose text_factory is bytes gives the names as bytes.
-    return int(facts.get(SCHEMA_VERSION) or facts.get(SCHEMA_VERSION.encode()) or 0)
+
+    def number(name: str) -> int:
+        # A SQLite connection whose text_factory is bytes gives the names as bytes.
+        return int(facts.get(name) or facts.get(name.encode()) or 0)
+
+    oldest = number(SCHEMA_VERSION)
+    # Up to version 6 there was the one number.
+    return SchemaVersion(max(number(MIGRATED_TO), oldest), oldest)
 
 
 async def apply_next(session: Session) -> str | None:
@@ -119,17 +143,20 @@ async def apply_next(session: Session) -> str | None:
     await session.rows(MIGRATE_LOCK, table=names.table("meta"))
     version = await schema_version(session)
     refuse_newer(version, dialect)
-    pending = [one for one in migrations(dialect) if one.number > version]
+    pending = [one for one in migrations(dialect) if one.number > version.migrated_to]
     if not pending:
         return None
-    if version == 0:
+    if not version.migrated_to:
         await make_schema(session)
-    for statement in pending[0].statements(dialect, names):
+    migration = pending[0]
+    for statement in migration.statements(dialect, names):
         await session.execute_raw(statement)
-    if version == 0:
+    if not version.migrated_to:
         await session.rows(META_WRITE, name=INSTALLATION, value=str(uuid7()))
-    await session.rows(META_WRITE, name=SCHEMA_VERSION, value=str(pending[0].number))
-    return pending[0].name
+    oldest = max(version.oldest_code, migration.oldest_code)
+    await session.rows(META_WRITE, name=SCHEMA_VERSION, value=str(oldest))
+    await session.rows(META_WRITE, name=MIGRATED_TO, value=str(migration.number))
+    return migration.name
 
 
 async def apply_all(session: Session) -> list[str]:
@@ -154,18 +181,18 @@ async def make_schema(session: Session) -> None:
 
 
 async def check_schema(session: Session) -> None:
-    """Raise unless the tables are exactly those this duly was written for."""
+    """Raise unless this duly may run on the tables and finds in them all that it needs."""
     names, dialect = session.names, session.dialect
     version = await schema_version(session)
     refuse_newer(version, dialect)
-    if version == 0:
+    if not version.migrated_to:
         raise SchemaMismatch(
             f"duly's tables ({names.table('claims')}, ...) are not in this database: "
             f"run {migrate_command(names)}"
         )
-    if version < latest_version(dialect):
+    if version.migrated_to < latest_version(dialect):
         raise SchemaMismatch(
-            f"duly's tables are at schema version {version}, this duly needs "
+            f"duly's tables are at schema version {version.migrated_to}, this duly needs "
             f"{latest_version(dialect)}: "
             f"run {migrate_command(names)}"
         )
@@ -182,12 +209,13 @@ def migrate_options(names: Names) -> str:
     return prefix if names.schema is None else f"{prefix} --schema {names.schema}"
 
 
-def refuse_newer(version: int, dialect: Dialect) -> None:
-    """Refuse tables that a newer duly migrated: their meaning is not known here."""
-    if version > latest_version(dialect):
+def refuse_newer(version: SchemaVersion, dialect: Dialect) -> None:
+    """Refuse tables on which only newer code may run: their meaning is not known here."""
+    if version.oldest_code > latest_version(dialect):
         raise SchemaMismatch(
-            f"duly's tables are at schema version {version}, this duly knows only "
-            f"{latest_version(dialect)}: install the newer duly that migrated them"
+            f"duly's tables are at schema version {version.migrated_to} and take code from version "
+            f"{version.oldest_code} on, this duly knows only {latest_version(dialect)}: install "
+            "the newer duly that migrated them"
         )
 
 
@@ -201,7 +229,10 @@ def migration_script(names: Names, dialect: Dialect, *, after: int = 0) -> str:
             parts.append(fill_slots(one.text, dialect, names))
             if one.number == 1:
                 parts.append(installation_note(names, dialect))
-            parts.append(VERSION_NOTE.format(meta=names.table("meta"), number=one.number))
+            for name, number in ((SCHEMA_VERSION, one.oldest_code), (MIGRATED_TO, one.number)):
+                parts.append(
+                    VERSION_NOTE.format(meta=names.table("meta"), name=name, number=number)
+                )
     return "\n".join(parts)
 
 

@@ -29,15 +29,20 @@ PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-ARRAY_CAST = re.compile(r"\s*::\s*[a-z]+\[\]")
+ARRAY_CAST = re.compile(r"\s*::\s*([a-z]+)\[\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement in one driver's spelling; ``order`` lists its parameters by position."""
+    """A statement in one driver's spelling.
+
+    ``order`` lists its parameters by position, ``arrays`` those that are arrays with the type of
+    their elements.
+    """
 
     text: str
     order: tuple[str, ...]
+    arrays: tuple[tuple[str, str], ...] = ()
 
 
 def prepare(text: str, style: Style) -> Prepared:
@@ -46,6 +51,7 @@ def prepare(text: str, style: Style) -> Prepared:
         return Prepared(text, tuple(dict.fromkeys(names_in(text))))
     places: dict[str, int] = {}
     pieces: list[str] = []
+    arrays: dict[str, str] = {}
     end = 0
     for found in PIECE.finditer(text):
         pieces.append(literal(text[end : found.start()], style))
@@ -55,10 +61,12 @@ def prepare(text: str, style: Style) -> Prepared:
             pieces.append(literal(found[0], style))
             continue
         place = places.setdefault(name, len(places) + 1)
-        is_array = ARRAY_CAST.match(text, end) is not None
-        pieces.append(f"${place}" if style == "dollar" else pyformat(name, is_array=is_array))
+        cast = ARRAY_CAST.match(text, end)
+        if cast is not None:
+            arrays[name] = cast[1]
+        pieces.append(f"${place}" if style == "dollar" else pyformat(name, is_array=bool(cast)))
     pieces.append(literal(text[end:], style))
-    return Prepared("".join(pieces), tuple(places))
+    return Prepared("".join(pieces), tuple(places), tuple(arrays.items()))
 
 
 def names_in(text: str) -> Iterator[str]:

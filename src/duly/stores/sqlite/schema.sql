@@ -30,7 +30,8 @@ CREATE TABLE duly_versions (
     PRIMARY KEY (scope, digest)
 ) STRICT, WITHOUT ROWID;
 
--- What duly knows about itself: schema_version and installation_id.
+-- What duly knows about itself: schema_version (the oldest code that may run here), migrated_to
+-- (the last migration) and installation_id.
 CREATE TABLE duly_meta (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
@@ -39,6 +40,7 @@ CREATE TABLE duly_meta (
 -- One row for each event that was remembered. The claim with the same scope and digest is the
 -- referee; this index is for looking up. The body goes after its time and leaves the row behind:
 -- due_at is when the next of the two must go.
+-- outcome, secret and remote are about its first delivery.
 CREATE TABLE duly_events (
     id          TEXT NOT NULL PRIMARY KEY,
     scope       TEXT NOT NULL,
@@ -55,7 +57,10 @@ CREATE TABLE duly_events (
     fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
     body_until  INTEGER,
     expires_at  INTEGER,
-    due_at      INTEGER
+    due_at      INTEGER,
+    outcome     TEXT,  -- null: the first delivery has a row in duly_deliveries
+    secret      TEXT,
+    remote      TEXT
 ) STRICT;
 
 -- Finding an event by its name.
@@ -67,7 +72,7 @@ CREATE INDEX duly_events_replay ON duly_events (scope, replay) WHERE replay IS N
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
--- One narrow row for each delivery of an event, a bounded number for each event.
+-- One narrow row for each delivery of a known event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
     event   TEXT NOT NULL,
     at      INTEGER NOT NULL,
@@ -76,7 +81,7 @@ CREATE TABLE duly_deliveries (
     remote  TEXT
 ) STRICT;
 
--- The deliveries of an event.
+-- The further deliveries of an event.
 CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
 
 -- Work to be done. Rows leave when they are done, so the table stays small.

@@ -7,10 +7,11 @@ import sqlite3
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from duly.core.errors import NotJoinable
 from duly.core.session import (
+    Column,
     Dialect,
     Owner,
     Row,
@@ -97,13 +98,16 @@ class SqliteSession:
         async with self.limit_lock_waits(wait):
             await self._execute_plain("BEGIN IMMEDIATE")
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         if self._savepoints:
             self._refuse_ended()
         try:
-            return await self._adapter.fetch(self._statements[statement].text, values)
+            return await self._adapter.fetch(
+                self._statements[statement].text,
+                cast("Mapping[str, Value]", values),  # columns are not for SQLite
+            )
         except sqlite3.OperationalError as problem:
             raise_known(problem)
             raise

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation
+    from duly.stores.sql.migrations import SchemaVersion
 
 T = TypeVar("T")
 
@@ -217,12 +218,12 @@ class SqliteStore(Store):
         """Open the file, which applies what is missing; return the names."""
         return self._writer.migrate()
 
-    def version(self) -> int:
-        """The schema version of the file's tables; 0 where there are none yet."""
+    def schema_version(self) -> SchemaVersion:
+        """What the file's tables are at."""
         return self._writer.run_read_only(schema_version)
 
     def check(self) -> None:
-        """Raise unless the file holds the tables this duly was written for."""
+        """Raise unless this duly can run on the file's tables as they are."""
         self._writer.run_read_only(check_schema)
 
     def apart(self) -> Store:

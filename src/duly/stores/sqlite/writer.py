@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from duly.core.errors import InProgress, UsageError
 from duly.core.onestep import finish
-from duly.stores.sql.migrations import apply_next, latest_version, schema_version
+from duly.stores.sql.migrations import apply_next, latest_version, refuse_newer, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.adapters import Sqlite3Adapter
 from duly.stores.sqlite.connection import connect
@@ -226,7 +226,9 @@ class Writer:
         session = self.session(connection)
         self._set_busy_timeout(connection, OPENING)
         applied: list[str] = []
-        if finish(schema_version(session)) == latest_version("sqlite"):
+        version = finish(schema_version(session))
+        refuse_newer(version, "sqlite")
+        if version.migrated_to >= latest_version("sqlite"):
             return applied  # the usual case, without asking for the write lock
         while True:
             with transaction(connection):

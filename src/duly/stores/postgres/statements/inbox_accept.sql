@@ -1,22 +1,23 @@
 -- Receive many distinct events at once: claim each, and where its key was free write its event,
--- its delivery and its jobs. One statement is one transaction, in one round trip. Where the id is
--- not signed, a second claim guards the body: it is made first, all of these before any other,
--- and the event counts only if both were free; a guard without its event fails the whole, so that
--- none is left behind. An event without a row in the answer was known, or is being received
--- elsewhere; the caller reads it in its next statement. What many events have in common is sent
--- once, plain text as JSON, and bytes end to end. A digest covers its scope, so that it alone
--- joins the parts.
--- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), each
---         (JSON: place of its kind, event_id, event_time in microseconds, where its blobs start,
---         length of its headers, length of its body), fixed (80 bytes each: digest, fingerprint,
---         id), guards (32 bytes each: the digest of the body's claim, zeros for none; empty if
---         none has one), blobs (headers and body of each), handlers (JSON: name, queue,
---         attempts), jobs (JSON: place of its event, place of its handler), job_ids (16 bytes
+-- with its first delivery, and its jobs. One statement is one transaction, in one round trip. Where
+-- the id is not signed, a second claim guards the body: it is made first, all of these before any
+-- other, and the event counts only if both were free; a guard without its event fails the whole
+-- with UD001, so that none is left behind. An event that is not in the answer was known, or is
+-- being received elsewhere; the caller reads it in its next statement. What many events have in
+-- common is sent once. Bytes go end to end; headers and bodies are cut out only where they are
+-- written, because sorts and joins would copy them. A digest covers its scope, so that it alone
+-- joins the parts. Places and starts count from 1.
+-- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl),
+--         event_id[], event_time[] (microseconds), replay[] (the digest of the body's claim or
+--         null; empty if none has one), numbers[] (four for each event: the place of its kind, where
+--         its headers begin in blobs, their length, the length of the body behind them), fixed (80
+--         bytes each: digest, fingerprint, id), blobs, handlers (JSON: name, queue, attempts),
+--         jobs[] (two for each job: the places of its event and of its handler), job_ids (16 bytes
 --         each), now, wait
--- columns: digest (null where there is none)
+-- columns: digests (of the events that were written, end to end; null where there are none)
 WITH {moment},
 shared AS MATERIALIZED (
-    SELECT place - 1 AS kind, value ->> 0 AS scope, value ->> 1 AS source, value ->> 2 AS type,
+    SELECT place AS kind, value ->> 0 AS scope, value ->> 1 AS source, value ->> 2 AS type,
            value ->> 3 AS flags, value ->> 4 AS outcome, value ->> 5 AS secret,
            value ->> 6 AS remote,
            moment.now,
@@ -24,24 +25,16 @@ shared AS MATERIALIZED (
            moment.now + (value ->> 8)::bigint * interval '1 microsecond' AS body_until
       FROM moment, json_array_elements(:kinds::json) WITH ORDINALITY AS each (value, place)
 ),
-given AS MATERIALIZED (
-    SELECT (number - 1)::integer AS place, (value ->> 0)::bigint AS kind, value ->> 1 AS event_id,
-           timestamptz 'epoch' + (value ->> 2)::bigint * interval '1 microsecond' AS event_time,
-           (value ->> 3)::integer AS start, (value ->> 4)::integer AS head,
-           (value ->> 5)::integer AS size
-      FROM json_array_elements(:each::json) WITH ORDINALITY AS each (value, number)
-),
 wanted AS MATERIALIZED (
-    SELECT shared.*, place, event_id, event_time,
-           substr(:blobs::bytea, start + 1, head) AS headers,
-           substr(:blobs::bytea, start + head + 1, size) AS body,
-           substr(:fixed::bytea, place * 80 + 1, 32) AS digest,
-           substr(:fixed::bytea, place * 80 + 33, 32) AS fingerprint,
-           substr(:fixed::bytea, place * 80 + 65, 16) AS token,
-           encode(substr(:fixed::bytea, place * 80 + 65, 16), 'hex')::uuid AS id,
-           nullif(nullif(substr(:guards::bytea, place * 32 + 1, 32), ''::bytea),
-                  decode(repeat('00', 32), 'hex')) AS replay
-      FROM given JOIN shared USING (kind)
+    SELECT shared.*, place, event_id, replay,
+           timestamptz 'epoch' + time * interval '1 microsecond' AS event_time,
+           substr(:fixed::bytea, place * 80 - 79, 32) AS digest,
+           substr(:fixed::bytea, place * 80 - 47, 32) AS fingerprint,
+           substr(:fixed::bytea, place * 80 - 15, 16) AS token
+      FROM (SELECT number::integer AS place, event_id, time, replay
+              FROM unnest(:event_id::text[], :event_time::bigint[], :replay::bytea[])
+                   WITH ORDINALITY AS each (event_id, time, replay, number)) AS each
+      JOIN shared ON kind = (:numbers::integer[])[place * 4 - 3]
 ),
 guarded AS (
     INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,
@@ -69,38 +62,40 @@ claimed AS (
     RETURNING scope, digest
 ),
 new AS MATERIALIZED (
-    SELECT wanted.* FROM wanted JOIN claimed USING (scope, digest)
+    SELECT wanted.*, encode(token, 'hex')::uuid AS id
+      FROM wanted JOIN claimed USING (scope, digest)
 ),
 kept AS (
     INSERT INTO {events} (id, scope, digest, replay, source, event_id, type, flags, received_at,
-                          event_time, headers, body, fingerprint, body_until, expires_at,
-                          due_at)
-    SELECT id, scope, digest, replay, source, event_id, type, flags, now,
-           event_time, headers, body, fingerprint, body_until, expires_at,
-           least(body_until, expires_at)
-      FROM new
-),
-noted AS (
-    INSERT INTO {deliveries} (event, at, outcome, secret, remote)
-    SELECT id, now, outcome, secret, remote
+                          event_time, headers, body, fingerprint, body_until, expires_at, due_at,
+                          outcome, secret, remote)
+    SELECT id, scope, digest, replay, source, event_id, type, flags, now, event_time,
+           substr(:blobs::bytea, (:numbers::integer[])[place * 4 - 2],
+                  (:numbers::integer[])[place * 4 - 1]),
+           substr(:blobs::bytea,
+                  (:numbers::integer[])[place * 4 - 2] + (:numbers::integer[])[place * 4 - 1],
+                  (:numbers::integer[])[place * 4]),
+           fingerprint, body_until, expires_at, least(body_until, expires_at),
+           outcome, secret, remote
       FROM new
 ),
 made AS (
     INSERT INTO {jobs} (id, scope, name, queue, event, state, run_at, priority, attempts, rescues,
                         max_attempts, epoch, created_at)
-    SELECT encode(substr(:job_ids::bytea, (job.number - 1)::integer * 16 + 1, 16),
-                  'hex')::uuid,
+    SELECT encode(substr(:job_ids::bytea, job * 16 - 15, 16), 'hex')::uuid,
            new.scope, how.value ->> 0, how.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
            (how.value ->> 2)::integer, 0, new.now
-      FROM json_array_elements(:jobs::json) WITH ORDINALITY AS job (value, number)
-      JOIN new ON new.place = (job.value ->> 0)::integer
+      FROM generate_series(1, cardinality(:jobs::integer[]) / 2) AS job
+      JOIN new ON new.place = (:jobs::integer[])[job * 2 - 1]
       JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS how (value, number)
-        ON how.number = (job.value ->> 1)::integer + 1
+        ON how.number = (:jobs::integer[])[job * 2]
 )
-SELECT claimed.digest, {woken}
-  FROM (SELECT 1 / CASE WHEN count(*) = 0 THEN 1 ELSE 0 END AS whole
+SELECT string_agg(claimed.digest, ''::bytea) AS digests, {woken}
+  FROM (SELECT CASE WHEN count(*) = 0 THEN true
+                    ELSE {schema}{prefix}fail('UD001', 'a body was claimed without its event')
+                     END AS whole
           FROM guarded
           JOIN wanted ON wanted.replay = guarded.digest
           LEFT JOIN claimed ON claimed.digest = wanted.digest
          WHERE claimed.digest IS NULL) AS guards
-  LEFT JOIN claimed ON guards.whole = 1
+  LEFT JOIN claimed ON guards.whole

@@ -1,0 +1,61 @@
+"""Arrays that duly builds itself arrive as those of psycopg do."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+import duly
+from duly.core.defaults import WAIT
+from duly.stores.postgres.arrays import ARRAYS, build_arrays
+from duly.stores.postgres.session import PostgresSession
+from duly.stores.sql.placeholders import Prepared, prepare
+
+CASES: list[tuple[str, list[Any]]] = [
+    ("text", []),
+    ("text", ["one"]),
+    ("text", ["", "Zoë", "two words", "\\", '"', "{}", "NULL", "\N{SNOWMAN}" * 300]),
+    ("text", ["none", None, "of", None]),
+    ("text", [None]),
+    ("bytea", []),
+    ("bytea", [b"\x00" * 32, b"\xff" * 32]),
+    ("bytea", [b""]),
+    ("bytea", [b"", b"\x00", b"\\x", bytes(range(256)) * 9]),
+    ("bytea", [bytes(32), None]),
+    ("integer", []),
+    ("integer", [0, 1, -1, 2**31 - 1, -(2**31)]),
+    ("bigint", []),
+    ("bigint", [0, -1, 2**63 - 1, -(2**63), None]),
+]
+
+
+@pytest.mark.parametrize(("element", "values"), CASES)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_what_is_sent_as_an_array_arrives_as_it_is(
+    postgres_url: str, mode: str, element: str, values: list[Any]
+) -> None:
+    statement = prepare(f"SELECT :values::{element}[] AS values", "pyformat")
+
+    async def ask(session: Any) -> object:
+        assert isinstance(session, PostgresSession)
+        [row] = await session._adapter.fetch(statement, {"values": values})
+        return row["values"]
+
+    async with duly.store(postgres_url) as store:
+        runner = store.sync_runner if mode == "sync" else store.async_runner
+        assert await runner.run(ask, wait=WAIT) == values
+        store.close()
+
+
+def test_an_array_that_is_not_what_its_cast_says_is_left_to_psycopg() -> None:
+    for element, values in (("text", [1]), ("bytea", ["x"]), ("integer", [True]), ("text", [b""])):
+        assert ARRAYS[element].build(values) is values
+    statement = Prepared("", ("ids", "one"), (("ids", "uuid"),))
+    given: dict[str, Any] = {"ids": ["x"], "one": 1}
+    assert build_arrays(statement, given) == given
+
+
+def test_a_connection_of_the_users_keeps_its_own_arrays(postgres_url: str, scope: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        answers = duly.dedup_many(connection, scope, ["one", "two"])
+    assert [answer.first for answer in answers] == [True, True]
