@@ -92,7 +92,7 @@ class Source:
 
     def parse_json(self, body: bytes) -> Any:
         """The JSON of a verified body; None where it is not sound JSON."""
-        return ParsedBody(body, self.limits, self.provider).json
+        return ParsedBody(body, self.limits, self.provider, watched=()).json
 
     def parse_form(self, body: bytes) -> tuple[tuple[str, str], ...]:
         """The fields of a verified body; none where it is no form."""
