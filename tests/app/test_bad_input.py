@@ -103,9 +103,7 @@ def report(job: duly.Job) -> None:
     """A job on a schedule; never run here."""
 
 
-@pytest.mark.parametrize(
-    "parameter", sorted(BAD_IN_A_SCHEDULE.keys() - {"order", "tie", "refetch"})
-)
+@pytest.mark.parametrize("parameter", sorted(BAD_IN_A_SCHEDULE))
 def test_a_schedule_that_could_not_work_is_not_added(parameter: str) -> None:
     app = duly.Duly("memory:")
 

@@ -40,6 +40,7 @@ BAD_IN_A_HANDLER: dict[str, list[object]] = {
     "order": [0, True, CANARY, ("a",), ["a", "b"], ("a", ""), ("a", 1), ("a", "b", "c"), *ODDITIES],
     "tie": BAD["tie"],
     "refetch": [0, True, CANARY, *ODDITIES],
+    "many": [*(one for one in COUNTS if one is not None), 1, 1001],
 }
 BAD_IN_A_SCHEDULE: dict[str, list[object]] = BAD_IN_A_HANDLER | {
     "expression": [

@@ -47,6 +47,7 @@ from verification.crash_matrix.parts import (
     pruned_and_asked,
     pruning,
     relaying,
+    selling,
     sending,
     slot_due,
     stopping,
@@ -220,6 +221,21 @@ FLOWS = {
             messages=("/ok/evt_1",),
             events=("evt_1",),
             quick_modes=BOTH_COLOURS,
+        ),
+        Flow(
+            "job-bulk",
+            working,
+            prepare=selling("one", "two", "three"),
+            inside=True,
+            effects=("sell one", "sell two", "sell three"),
+            quick_modes=BOTH_COLOURS,
+        ),
+        # The batch is rolled back, one of its jobs is done alone, and the other fails once.
+        Flow(
+            "job-bulk-alone",
+            working_through,
+            prepare=selling("good", "broken"),
+            effects=("sell good", "sell broken"),
         ),
         Flow(
             "job-leased",

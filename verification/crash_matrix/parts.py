@@ -91,6 +91,16 @@ def sending(*paths: str) -> Part:
     return send
 
 
+def selling(*names: str) -> Part:
+    """Ask for jobs of the bulk handler, which make one batch."""
+
+    async def sell(bench: Bench, place: Place) -> None:
+        for name in names:
+            await bench.enqueue("sell", name, key=f"sell-{name}")
+
+    return sell
+
+
 async def working(bench: Bench, place: Place) -> None:
     """A worker, until there is nothing to do."""
     await bench.work()

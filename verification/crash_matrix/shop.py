@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import duly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from duly.jobs.job import AsyncJob
     from duly.jobs.tx import AsyncTx
@@ -85,6 +85,7 @@ def shop(terms: Terms) -> duly.Duly:
     for name in ("follow", "mail", "charge", "flaky", "shaky", "slow"):
         app.job(name=name, attempts=5, backoff=OnceAtOnce())(getattr(handlers, name))
     app.job(name="doomed", attempts=1)(handlers.doomed)
+    app.job(name="sell", many=10, attempts=5, backoff=OnceAtOnce())(handlers.sell)
     return app
 
 
@@ -111,6 +112,10 @@ class Outside:
     def _refuse_unmended(self) -> None:
         if not self._journal.of("mended"):
             raise ValueError("nobody has mended it")
+
+    def _refuse_broken(self, jobs: Sequence[Any]) -> None:
+        if any(job.payload["of"] == "broken" and job.attempt == 1 for job in jobs):
+            raise ValueError("not the first time")
 
     def _shake(self, job: Any, key: str) -> str:
         name = self._call(f"shaky {job.payload['of']}", key)
@@ -171,6 +176,13 @@ class Blocking(Outside):
         """Fails after its effect, always."""
         note(tx, f"doomed {job.payload['of']}")
         raise ValueError("never")
+
+    def sell(self, jobs: list[duly.Job], tx: duly.Tx) -> None:
+        """An effect of each of many jobs; one that is broken fails, the first time."""
+        for job in jobs:
+            note(tx, f"sell {job.payload['of']}")
+        self._gate()
+        self._refuse_broken(jobs)
 
     def shaky(self, job: duly.Job) -> None:
         """A step that says that it did not happen, the first time."""
@@ -242,6 +254,13 @@ class Awaited(Outside):
         """Fails after its effect, always."""
         await note_awaited(tx, f"doomed {job.payload['of']}")
         raise ValueError("never")
+
+    async def sell(self, jobs: list[AsyncJob], tx: AsyncTx) -> None:
+        """An effect of each of many jobs; one that is broken fails, the first time."""
+        for job in jobs:
+            await note_awaited(tx, f"sell {job.payload['of']}")
+        await asyncio.to_thread(self._gate)
+        self._refuse_broken(jobs)
 
     async def shaky(self, job: AsyncJob) -> None:
         """A step that says that it did not happen, the first time."""

@@ -13,6 +13,7 @@ from duly.app.calls import Calls
 from duly.app.options import (
     MOVED_TO_JOBS,
     HandlerOptions,
+    PlainJobOptions,
     ReceiveOptions,
     RelayOptions,
     SourceOptions,
@@ -21,6 +22,8 @@ from duly.app.options import (
     handler_from,
     refuse_duplicate_name,
     refuse_inline,
+    refuse_job_options,
+    refuse_refetch,
     refuse_renamed,
     with_inline_timeout,
 )
@@ -308,6 +311,13 @@ class Duly:
             **options: ``name``, ``queue``, ``attempts`` (five unless given), ``timeout`` (half a
                 minute where the source is inline) and ``backoff``, as in `job`.
         """
+        refuse_job_options(
+            options,
+            ["many"],
+            "@app.on",
+            "each event is handled by itself. Enqueue a bulk job in its handler: "
+            "tx.enqueue(sell, event.json)",
+        )
         route, wanted = self.router.route_named(source), checked_pattern(pattern)
         guarded = order_of(order, tie)
         if refetch is not None and not callable(refetch):
@@ -332,17 +342,21 @@ class Duly:
     def job(self, function: Handling, /) -> Handling: ...
     @overload
     def job(
-        self, function: None = ..., /, **options: Unpack[HandlerOptions]
+        self, function: None = ..., /, **options: Unpack[PlainJobOptions]
     ) -> Callable[[Handling], Handling]: ...
 
-    @show_keywords(HandlerOptions, handler_from)
+    @show_keywords(PlainJobOptions, handler_from)
     def job(
-        self, function: Callable[..., Any] | None = None, /, **options: Unpack[HandlerOptions]
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[PlainJobOptions]
     ) -> Any:
         """Make a function a job that can be enqueued.
 
         It asks by parameter name for what it needs: ``job``, ``tx``. With ``tx`` its writes, the
         jobs it enqueues and its own end are one COMMIT; without, no transaction is open.
+
+        With ``many`` it takes a list of jobs, ``jobs``, and ``tx``: the work and the ends of all of
+        them are one COMMIT. If anything but success comes of it, all is rolled back, and each job
+        runs alone, in a list of one, where its own outcome counts.
 
         Args:
             function: the function, where the decorator stands without parentheses.
@@ -350,8 +364,12 @@ class Duly:
                 ``queue``, where it waits unless the caller says otherwise; ``attempts``, how often
                 it may fail before it is dead, one unless given; ``timeout``, how long one run may
                 take: five minutes, on SQLite ten seconds with ``tx``; ``backoff``, how long it
-                waits after an error.
+                waits after an error; ``many``, how many jobs one call takes at most; ``order``,
+                paths into the payload, of what names a resource and of what orders its versions:
+                jobs that come later than a newer one are passed over as stale; ``tie``, what to do
+                with equal versions: ``apply`` or ``skip``.
         """
+        refuse_refetch(options)
 
         def add(call: Handling) -> Handling:
             handler = handler_from(call, self.process, **options)
@@ -392,6 +410,12 @@ class Duly:
                 ``skip`` those older than a minute, or run ``all``, up to the latest thousand.
             **options: ``name``, ``queue``, ``attempts``, ``timeout`` and ``backoff``, as in `job`.
         """
+        refuse_job_options(
+            options,
+            ("many", "order", "tie"),
+            "@app.cron",
+            "each slot is one job, which may call tx.enqueue",
+        )
 
         def add(call: Handling) -> Handling:
             named = handler_of(call, options.get("name")).name

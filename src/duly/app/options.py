@@ -18,18 +18,22 @@ from duly.core.validation import checked_count, checked_duration, kind
 from duly.jobs.handlers import (
     INLINE_TIMEOUT,
     JOB_ATTEMPTS,
+    LEAST_IN_BATCH,
     LOCKING_TIMEOUT,
+    MOST_IN_BATCH,
     QUEUE,
     TIMEOUT,
     checked_queue,
     handler_of,
 )
+from duly.jobs.order import order_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from duly.app.process import Process
+    from duly.core.versions import Tie
     from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
     from duly.service.service_thread import Until
@@ -52,6 +56,14 @@ class HandlerOptions(TypedDict, total=False):
     attempts: int
     timeout: timedelta | None
     backoff: Backoff
+
+
+class PlainJobOptions(HandlerOptions, total=False):
+    """The options of `Duly.job`, which explains each."""
+
+    many: int | None
+    order: tuple[str, str] | None
+    tie: Tie | None
 
 
 class SourceOptions(TypedDict, total=False):
@@ -142,9 +154,13 @@ def handler_from(
     attempts: object = JOB_ATTEMPTS,
     timeout: object = None,
     backoff: object = Backoff(),  # it cannot be changed
+    many: object = None,
+    order: object = None,
+    tie: object = None,
 ) -> Handler:
     """The handler that a function becomes, with its options checked."""
-    handler = handler_of(call, name)
+    most = checked_many(many)
+    handler = handler_of(call, name, bulk=most is not None)
     if not isinstance(backoff, Backoff):
         raise UsageError(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
     if "tx" in handler.wants:
@@ -155,7 +171,41 @@ def handler_from(
         attempts=checked_count("attempts", attempts, most=MOST_ATTEMPTS),
         timeout=checked_timeout(timeout, handler, process),
         backoff=backoff,
+        order=order_of(order, tie),
+        many=most,
     )
+
+
+def checked_many(many: object) -> int | None:
+    """How many jobs one call takes at most; None for a handler of one."""
+    if many is None:
+        return None
+    whole = isinstance(many, int) and not isinstance(many, bool)
+    if not whole or not LEAST_IN_BATCH <= many <= MOST_IN_BATCH:  # type: ignore[operator]
+        raise UsageError(
+            "many is how many jobs the handler takes in one transaction, a whole number from "
+            f"{LEAST_IN_BATCH} to {MOST_IN_BATCH:,}: leave it out for a handler of one job, "
+            "def sell(job, tx)"
+        )
+    return many  # type: ignore[return-value]
+
+
+def refuse_job_options(
+    options: Mapping[str, object], names: Iterable[str], decorator: str, instead: str
+) -> None:
+    """Refuse options of plain jobs on a handler of events or of a schedule."""
+    for name in names:
+        if name in options:
+            raise UsageError(f"{name}= is for @app.job, not for {decorator}: {instead}")
+
+
+def refuse_refetch(options: Mapping[str, object]) -> None:
+    """Refuse ``refetch=`` on a plain job."""
+    if "refetch" in options:
+        raise UsageError(
+            "refetch= is for @app.on, which asks the source of an event for its current state: in "
+            "a job, ask before you enqueue it, or in a handler without tx that enqueues this one"
+        )
 
 
 def checked_timeout(timeout: object, handler: Handler, process: Process) -> int:

@@ -120,6 +120,14 @@ class Owner(Protocol):
 Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
+class Revocation(Protocol):
+    """Tells whether a transaction was taken from the code that runs in it."""
+
+    @property
+    def revoked(self) -> bool:
+        """Whether it was."""
+
+
 class OpenedTransaction(NamedTuple):
     """A transaction of duly's own in which the user's code runs."""
 
@@ -131,6 +139,8 @@ class OpenedTransaction(NamedTuple):
     restore_timeouts: Callable[[], None] = lambda: None
     # Called from another thread: takes the connection from code that does not let go.
     revoke: Callable[[], None] = lambda: None
+    # Looked at before each of that code's statements, where a revoked connection stays open.
+    revocation: Revocation | None = None
 
 
 class Runner(Protocol):

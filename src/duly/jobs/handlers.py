@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from duly.jobs.order import Order
 
 PARAMETERS = ("event", "job", "tx")
+BULK_PARAMETERS = ("jobs", "tx")
 HINT = (
     "a handler's parameters are event, job and tx, by these names; what was enqueued is in "
-    "job.payload"
+    "job.payload. (jobs is for @app.job(many=…))"
+)
+BULK_HINT = (
+    "the parameters of a handler with many= are jobs, a list, and tx, by these names: write "
+    "def sell(jobs, tx), also where the list has one job"
 )
 QUEUE = "default"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -36,6 +41,8 @@ JOB_ATTEMPTS = 1
 TIMEOUT = timedelta(minutes=5)
 # On SQLite a handler with `tx` keeps every other process from writing.
 LOCKING_TIMEOUT = timedelta(seconds=10)
+# One transaction holds its locks for all of them, and one bad job costs all of them a second run.
+LEAST_IN_BATCH, MOST_IN_BATCH = 2, 1000
 # Longer than any provider waits for an answer; copies of the event wait, or come again, meanwhile.
 INLINE_TIMEOUT = timedelta(seconds=30)
 NAME_BYTES = 200
@@ -57,10 +64,12 @@ class Handler:
     # Which resource's versions it applies, newest only; and what asks the source of truth.
     order: Order | None = None
     refetch: Callable[..., Any] | None = None
+    # How many jobs it takes at once; None for a handler of one.
+    many: int | None = None
 
 
-def handler_of(call: Any, name: str | None) -> Handler:
-    """Check a function that is to handle events; the message says what to write instead."""
+def handler_of(call: Any, name: str | None, *, bulk: bool = False) -> Handler:
+    """Check a function that is to be a handler; the message says what to write instead."""
     if not callable(call):
         raise UsageError(f"a handler must be a function, not {kind(call)}")
     chosen = getattr(call, "__qualname__", None) if name is None else name
@@ -73,7 +82,12 @@ def handler_of(call: Any, name: str | None) -> Handler:
         )
     what = f"handler {chosen}"
     mode = mode_of(call, what)
-    return Handler(chosen, call, requested_parameters(call, PARAMETERS, what, HINT), mode)
+    offered, hint = (BULK_PARAMETERS, BULK_HINT) if bulk else (PARAMETERS, HINT)
+    wants = requested_parameters(call, offered, what, hint)
+    if bulk and len(wants) < len(BULK_PARAMETERS):
+        missing = next(one for one in BULK_PARAMETERS if one not in wants)
+        raise UsageError(f"{what} has many= and does not ask for {missing!r}: {BULK_HINT}")
+    return Handler(chosen, call, wants, mode)
 
 
 class Handlers:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.core.errors import UsageError
 from duly.core.functions import refuse_unawaited
+from duly.core.retry import Outcome
 from duly.jobs.outcome import as_problem
 from duly.jobs.tx import AsyncTx, Tx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from duly.core.session import OpenedTransaction
     from duly.jobs.handlers import Handler
@@ -75,3 +77,20 @@ async def call_handler(handler: Handler, **offered: object) -> None:
     outcome = as_problem(result)
     if outcome is not None:
         raise outcome
+    if handler.many is not None:
+        refuse_several_outcomes(result, handler.name)
+
+
+def refuse_several_outcomes(result: object, name: str) -> None:
+    """Refuse an outcome for each job of a batch: one transaction has one end."""
+    each: Iterable[object] = ()
+    if isinstance(result, dict):
+        each = result.values()
+    elif isinstance(result, list | tuple | set | frozenset):
+        each = result
+    if any(isinstance(one, Outcome) for one in each):
+        raise UsageError(
+            f"handler {name} returned an outcome for some of its jobs, and their transaction is "
+            "one: return or raise the outcome itself. Then all of it is rolled back, each job runs "
+            "alone, and its own outcome counts"
+        )

@@ -177,6 +177,16 @@ async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: 
         raise lease_lost_error(leased)
 
 
+async def finish_batch_inside(session: Session, each: Sequence[JobSettlement]) -> set[str]:
+    """End the leases of a batch in its own transaction; return the ids of those that were lost.
+
+    One statement for all of them, in the order of their ids, so that no two batches lock each
+    other out. The caller rolls back unless there are none.
+    """
+    ordered = sorted(each, key=lambda one: one.lease.id)
+    return {one.lease.id for one in ordered} - await settle_finished(session, ordered)
+
+
 class JobSettlement(NamedTuple):
     """The end of one lease, to be written."""
 

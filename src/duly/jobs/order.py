@@ -1,7 +1,8 @@
-"""``order=``: which version of which resource an event brings, so that stale ones are skipped."""
+"""``order=``: which version of which resource an event or a job brings; stale ones are skipped."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import UsageError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.versions import Tie
+    from duly.jobs.lease import LeasedJob
     from duly.ledger.arguments import VersionAdvance
 
 MISSING = object()
@@ -38,8 +40,8 @@ def order_of(order: object, tie: object) -> Order | None:
         or not all(isinstance(path, str) and path for path in order)
     ):
         raise UsageError(
-            "order is two paths into the body, of the resource and of its version: "
-            'order=("data.object.id", "created")'
+            "order is two paths into the body of the event, or the payload of the job: of the "
+            'resource and of its version: order=("data.object.id", "created")'
         )
     if tie not in (None, "apply", "skip"):
         raise UsageError("tie must be 'apply' or 'skip'")
@@ -61,20 +63,40 @@ def value_at(body: Any, path: tuple[str, ...]) -> Any:
 
 def version_of_event(order: Order, handler: str, scope: str, event: Any) -> VersionAdvance:
     """The version of its resource that an event brings; an event is never stale to itself."""
-    resource, version = value_at(event.json, order.resource), value_at(event.json, order.version)
-    if not isinstance(resource, str | int) or isinstance(resource, bool):
-        raise missing_path_error(handler, order.resource)
-    if not isinstance(version, str | int) or isinstance(version, bool):
-        raise missing_path_error(handler, order.version)
+    resource, version = values_at(order, handler, event.json, "event")
     tie = order.tie
     if tie is None and isinstance(version, int) and seconds(event.time) == version:
         tie = "apply"  # whole seconds: two events of one second are both later than the others
-    name = digest(b"order", as_bytes(scope), as_bytes(handler), as_bytes(str(resource)))
-    key = Key(scope, name, readable_text(as_bytes(str(resource))))
     # The event by the name its sender gave it: the same after `forget`.
     token = digest(b"event", as_bytes(scope), as_bytes(event.id))[:16]
-    advance = version_advance(scope, str(resource), version, tie)
-    return advance._replace(resource=key, token=token)
+    return advance_of(handler, scope, resource, version, tie)._replace(token=token)
+
+
+def version_of_payload(order: Order, handler: str, leased: LeasedJob) -> VersionAdvance:
+    """The version of its resource that a plain job brings; a job is never stale to itself."""
+    payload = None if leased.payload is None else json.loads(leased.payload)
+    resource, version = values_at(order, handler, payload, "payload")
+    token = digest(b"job", as_bytes(leased.scope), as_bytes(leased.id))[:16]
+    return advance_of(handler, leased.scope, resource, version, order.tie)._replace(token=token)
+
+
+def values_at(order: Order, handler: str, body: Any, what: str) -> tuple[str | int, str | int]:
+    """The resource and the version in a body."""
+    resource, version = value_at(body, order.resource), value_at(body, order.version)
+    if not isinstance(resource, str | int) or isinstance(resource, bool):
+        raise missing_path_error(handler, order.resource, what)
+    if not isinstance(version, str | int) or isinstance(version, bool):
+        raise missing_path_error(handler, order.version, what)
+    return resource, version
+
+
+def advance_of(
+    handler: str, scope: str, resource: str | int, version: str | int, tie: Tie | None
+) -> VersionAdvance:
+    """The advance of one resource of one handler."""
+    name = digest(b"order", as_bytes(scope), as_bytes(handler), as_bytes(str(resource)))
+    key = Key(scope, name, readable_text(as_bytes(str(resource))))
+    return version_advance(scope, str(resource), version, tie)._replace(resource=key)
 
 
 def seconds(moment: datetime | None) -> float | None:
@@ -82,9 +104,9 @@ def seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def missing_path_error(handler: str, path: tuple[str, ...]) -> Dead:
-    """The error of an event without the value that the handler is ordered by."""
+def missing_path_error(handler: str, path: tuple[str, ...], what: str) -> Dead:
+    """The error of an event or a payload without the value that the handler is ordered by."""
     return Dead(
-        f"handler {handler} is ordered by {'.'.join(path)!r}, and this event has no text or "
+        f"handler {handler} is ordered by {'.'.join(path)!r}, and this {what} has no text or "
         "whole number there: correct order=, then replay it"
     )

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from duly.jobs.lease import LeasedJob
     from duly.ledger.arguments import VersionAdvance
 
-Kind = Literal["settled", "done", "stale", "again", "dead", "lost"]
+Kind = Literal["settled", "done", "stale", "again", "dead", "lost", "alone"]
 # How long a job waits whose handler this process does not know: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
 
 
 class JobOutcome(NamedTuple):
-    """The outcome of a run. ``settled`` and ``lost`` leave nothing to write."""
+    """The outcome of a run. ``settled``, ``lost`` and ``alone`` leave nothing to write."""
 
     kind: Kind
     delay: int = 0
@@ -47,6 +47,8 @@ STALE = JobOutcome("stale")
 SETTLED_STALE = JobOutcome("settled", outcome="stale")
 LOST = JobOutcome("lost")
 RELEASED = JobOutcome("again")
+# Of a batch that was rolled back: each of its jobs keeps its lease, and runs alone.
+ALONE = JobOutcome("alone")
 
 
 class RunContext(NamedTuple):

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.core.defaults import ORDER_SCOPE
-from duly.core.errors import UsageError
+from duly.core.errors import LeaseLost, UsageError
 from duly.core.exports import export, show_keywords
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
@@ -81,9 +81,14 @@ class BaseTx(Generic[S_co]):
         return orm
 
     def _require_open(self) -> OpenedTransaction:
-        if self._opened is None:
+        opened = self._opened
+        if opened is None:
             raise UsageError("this transaction is over: use tx only inside its handler")
-        return self._opened
+        if opened.revocation is not None and opened.revocation.revoked:
+            raise LeaseLost(
+                "this run took too long, or its lease was lost: what it wrote is rolled back"
+            )
+        return opened
 
     def joined(self) -> Session:
         """The session for a verb of the app that was given ``tx=tx``."""

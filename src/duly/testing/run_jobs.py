@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -41,7 +42,7 @@ class RunJobs:
         Args:
             until: ``idle`` ends when no job is due now; ``settled`` moves the clock to what is
                 due next, until every job is done or dead.
-            times: how many runs at most.
+            times: how many runs at most. A bulk handler then gets one job at a time.
         """
         if loop_is_running():
             raise SyncAsyncMismatch("an event loop is running here: await run_jobs.aio(…)")
@@ -98,7 +99,8 @@ class JobPass:
     async def _run_queue(self, queue: str) -> None:
         if self._limit_reached:
             return
-        worker = self._app.process.worker(worker_settings(1, [queue], LEASE, GRACE))
+        settings = worker_settings(1, [queue], LEASE, GRACE)
+        worker = self._app.process.worker(replace(settings, batching=self._left is None))
 
         def note(run: Ran) -> None:
             self._runs.append(run)

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING
 from duly.core.failures import reason_record
 from duly.jobs.lease import settle
 from duly.jobs.outcome import (
+    ALONE,
     LOST,
     RELEASED,
     SETTLED,
+    SETTLED_STALE,
     JobOutcome,
     outcome_of_interruption,
-    outcome_of_run,
     outcome_of_timeout,
 )
 from duly.service.completer import Completer
-from duly.worker.run_job import execute_job
+from duly.worker.execution import Batch
+from duly.worker.run_job import execute_job, outcome_of_error
 from duly.worker.slots import HELD_TOO_LONG, Slots
-from duly.worker.stats import Worked, log_execution
+from duly.worker.stats import Worked, log_execution, log_rolled_back
 from duly.worker.thread_pool import ThreadPool
 from duly.worker.version_completer import VersionCompleter
 
@@ -55,11 +57,16 @@ class Executor:
         dependencies: WorkerDependencies,
         queues: Mapping[str, int],
         on_progress: Callable[[], None],
+        *,
+        batching: bool = True,
     ) -> None:
         self._dependencies = dependencies
         self._on_progress = on_progress
         self._host = dependencies.host
-        self.slots = Slots(queues, self._host)
+        batches: dict[str, int] = {}
+        for handler in dependencies.registries.jobs.all():
+            batches[handler.queue] = max(batches.get(handler.queue, 1), handler.many or 1)
+        self.slots = Slots(queues, self._host, batches=batches, batching=batching)
         self.worked = Worked()
         self.completer = Completer(
             dependencies.store.async_runner,
@@ -124,7 +131,7 @@ class Executor:
         try:
             ended = await execute_job(run, self._dependencies.async_context)
         except asyncio.CancelledError as problem:
-            if run.ended is not None:
+            if run.ended is not None:  # it was abandoned before
                 return
             task = asyncio.current_task()
             if task is None or task.cancelling():  # the event loop is ending
@@ -138,9 +145,7 @@ class Executor:
         self._on_handler_end(run, ended)
 
     def _outcome_of_error(self, run: Execution, problem: BaseException) -> JobOutcome:
-        return outcome_of_run(
-            run.leased, run.handler, problem, self._dependencies.async_context.circumstances(run)
-        )
+        return outcome_of_error(run, problem, self._dependencies.async_context)
 
     # End
 
@@ -150,12 +155,16 @@ class Executor:
             self._set_outcome(run, ended)
         else:  # it was abandoned before
             self._abandoned_threads.pop(run, None)
+            if isinstance(run, Batch):
+                self._end_abandoned_batch(run, ended)
 
     def _set_outcome(self, run: Execution, ended: JobOutcome) -> None:
         """Decide how a run ended, and have that written."""
         run.ended = ended
         run.duration = run.elapsed
-        if ended.kind in ("settled", "lost"):
+        if isinstance(run, Batch):
+            self._end_batch(run, ended)
+        elif ended.kind in ("settled", "lost"):
             self._on_settled(run, ended, held=True)
             self.start()
         elif ended.version is not None:
@@ -176,15 +185,97 @@ class Executor:
         self.worked.count(run.leased, ended, held=held)
         log_execution(run, ended, held=held)
 
+    # Batches
+
+    def _end_batch(self, batch: Batch, ended: JobOutcome) -> None:
+        """A batch whose handler has returned is done as a whole, or as if it had never begun."""
+        if ended.kind == "settled":
+            self._complete_batch(batch)
+        elif ended.kind == "alone":
+            self._run_alone(batch)
+        else:  # the database was busy before it began
+            self._settle_members(batch, lambda _: ended)
+
+    def _complete_batch(self, batch: Batch) -> None:
+        """The ends of all jobs of a batch are committed."""
+        self.slots.free_slot(batch)
+        self._transactions[self._transaction_kind(batch) or ""] -= 1
+        for run in batch.members:
+            run.ended = SETTLED_STALE if run in batch.stale else SETTLED
+            run.duration = batch.duration
+            self.worked.count(run.leased, run.ended, held=True)
+            log_execution(run, run.ended, held=True)
+            run.batch = None
+        self.start()
+
+    def _run_alone(self, batch: Batch) -> None:
+        """Run each job of a batch that was rolled back, unless its lease was lost."""
+        log_rolled_back(batch)
+        self.slots.put_back(batch.leased.queue, self._dissolve(batch))
+        self.start()
+
+    def _dissolve(self, batch: Batch, *, joins: bool = False) -> list[Execution]:
+        """Free the slot of a batch; return the runs of it that have their leases."""
+        self._drop(batch)
+        held = batch.dissolve(joins=joins)
+        if batch.launched_at is not None:
+            self._transactions[self._transaction_kind(batch) or ""] -= 1
+            for run in set(batch.members).difference(held):
+                run.ended = LOST
+                self.worked.count(run.leased, LOST, held=True)
+                log_execution(run, LOST, held=True)
+        return held
+
+    def _settle_members(self, batch: Batch, end: Callable[[Execution], JobOutcome]) -> None:
+        """End the leases of a batch that had no end of its own."""
+        for run in self._dissolve(batch):
+            self.settle_unstarted(run, end(run))
+
+    def _abort_batch(self, batch: Batch) -> None:
+        """Take the transaction from the handler of a batch; its jobs run alone once it has ended.
+
+        Not before: it may have locked what they need. And it may still commit: then they are done.
+        """
+        batch.ended = ALONE
+        batch.duration = batch.elapsed
+        self._stop_handler(batch)
+        if batch.task is not None:
+            batch.task.add_done_callback(lambda _: self._end_abandoned_batch(batch, ALONE))
+        asyncio.get_running_loop().call_later(ENDING, self._give_up_batch, batch)
+
+    def _end_abandoned_batch(self, batch: Batch, ended: JobOutcome) -> None:
+        """The handler of an abandoned batch has ended, and its transaction with it."""
+        if batch not in self.slots:
+            return
+        if ended.kind == "settled":
+            self._complete_batch(batch)
+        else:
+            self._run_alone(batch)
+
+    def _give_up_batch(self, batch: Batch) -> None:
+        """End the leases of a batch whose handler does not end: that counts as a rescue."""
+        if batch in self.slots:
+            self._interrupt_members(batch, "its batch ran longer than its timeout, and went on")
+
+    def _interrupt_members(self, batch: Batch, why: str) -> None:
+        """End the leases of a batch as rescued ones, so that none of its jobs joins another."""
+        self._settle_members(batch, lambda run: self._outcome_of_interruption(run, why))
+
+    def _outcome_of_interruption(self, run: Execution, why: str) -> JobOutcome:
+        at = self._dependencies.async_context.circumstances(run)
+        reason = reason_record(why, run.leased.attempts + 1, "duly.Stopped")
+        return outcome_of_interruption(run.leased, reason, at)
+
     def refuse(self, run: Execution, problem: Exception) -> None:
         """Settle a run that cannot start; the problem counts as its error."""
         self.settle_unstarted(run, self._outcome_of_error(run, problem))
 
     def settle_unstarted(self, run: Execution, ended: JobOutcome) -> None:
         """End the lease of a job that never started; it has its slot until that is committed."""
-        run.ended = ended
-        self.slots.occupy(run)
-        self.completer.add(run, run.settlement(ended))
+        for one in run.members:
+            one.ended = ended
+            self.slots.occupy(one)
+            self.completer.add(one, one.settlement(ended))
 
     # Early end
 
@@ -205,7 +296,7 @@ class Executor:
         waited = [
             run
             for run in self._list_queued_for_transaction()
-            if now - run.leased_at > HELD_TOO_LONG
+            if now - run.held_since > HELD_TOO_LONG
         ]
         for run in [*self.slots.pop_prefetched(HELD_TOO_LONG), *waited]:
             self._drop(run)
@@ -217,8 +308,9 @@ class Executor:
         The new lease is released: two runs of one job must not be in one process at a time. A run
         whose handler has returned does not count: its end is committed, the reply is on its way.
         """
-        old = self.slots.queues[run.leased.queue].running.get(run.id)
-        if old is None or self._is_over(old):
+        queue = self.slots.queues[run.leased.queue]
+        old = queue.running.get(run.id) or queue.in_batches.get(run.id)
+        if old is None or self._is_over(old.batch or old):
             return False
         self.abandon_lost([old])
         self.settle_unstarted(run, JobOutcome("again", delay=AGAIN))
@@ -234,14 +326,31 @@ class Executor:
         for run in runs:
             if run.ended is not None or run not in self.slots:
                 continue
-            if run.launched_at is None:
+            if run.batch is not None:
+                self._abandon_member(run, run.batch)
+            elif run.launched_at is None:
                 self._drop(run)
             else:
                 self._abort(run, LOST)
 
+    def _abandon_member(self, run: Execution, batch: Batch) -> None:
+        """Roll a batch back of which one job lost its lease."""
+        batch.lost.add(run)
+        if batch.launched_at is None:
+            self.slots.put_back(run.leased.queue, self._dissolve(batch, joins=True))
+        elif batch.ended is None:
+            self._abort_batch(batch)
+
     def _abort(self, run: Execution, ended: JobOutcome) -> None:
         """End a run whose handler goes on; its lease is settled, or lost already."""
+        if isinstance(run, Batch):
+            self._abort_batch(run)
+            return
         self._set_outcome(run, ended)
+        self._stop_handler(run)
+
+    def _stop_handler(self, run: Execution) -> None:
+        """Cancel a handler, or take its connection away."""
         if run.task is None:
             self._abandoned_threads[run] = self._host.monotonic()
             self._revoke(run)
@@ -285,24 +394,27 @@ class Executor:
 
     def is_busy(self) -> bool:
         """True while a handler runs."""
-        return any(run.ended is None for run in self.slots.list_running())
+        return any(map(is_unsettled, self.slots.list_running()))
 
     def describe_running(self) -> str:
         """The running jobs, for the log."""
         return ", ".join(
             f"{run.leased.name} {run.id} (for {run.elapsed / 1_000_000:.0f} s)"
             for run in self.slots.list_running()
-            if run.ended is None
+            if is_unsettled(run)
         )
 
     def interrupt_running(self, *, threads: bool) -> None:
         """Interrupt what runs; it may have been half-way, so that counts as a rescue."""
         for run in self.slots.list_running():
-            if run.ended is None and (threads or run.task is not None):
-                attempt = run.leased.attempts + 1
-                why = reason_record("its worker was stopped while it ran", attempt, "duly.Stopped")
-                at = self._dependencies.async_context.circumstances(run)
-                self._abort(run, outcome_of_interruption(run.leased, why, at))
+            if not is_unsettled(run) or (run.task is None and not threads):
+                continue
+            why = "its worker was stopped while it ran"
+            if isinstance(run, Batch):
+                self._abort_batch(run)
+                self._interrupt_members(run, why)
+            else:
+                self._abort(run, self._outcome_of_interruption(run, why))
 
     async def close(self, seconds: float) -> None:
         """Wait until outcomes are written and cancelled tasks have ended."""
@@ -316,6 +428,11 @@ class Executor:
         if self._cancelled_tasks:
             await asyncio.wait(list(self._cancelled_tasks), timeout=ENDING)
         self.thread_pool.close()
+
+
+def is_unsettled(run: Execution) -> bool:
+    """True if nothing decides yet how the job of a run ends, or the jobs of a batch."""
+    return run.ended is None or run.ended is ALONE
 
 
 def dead_settlement(one: JobSettlement, problem: StoreRefused) -> JobSettlement:

@@ -60,8 +60,10 @@ class Fetcher:
         self.stopping = asyncio.Event()
         # True while a batch is on its way: what the database has leased has no slot yet.
         self.fetching = False
+        # A job of a batch may run a second time under its lease, alone.
         longest = max(
-            (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
+            (one.timeout * (2 if one.many else 1) for one in dependencies.registries.jobs.all()),
+            default=0,
         )
         self._hold = longest + SLACK
         self._listening = False

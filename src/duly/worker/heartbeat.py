@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
+from duly.core.failures import reason_record
 from duly.core.onestep import finish
 from duly.core.session import host_time
 from duly.jobs.lease import JobSettlement, settle
-from duly.jobs.outcome import RELEASED, RunContext, outcome_of_timeout
+from duly.jobs.outcome import (
+    RELEASED,
+    RunContext,
+    outcome_of_interruption,
+    outcome_of_timeout,
+)
 from duly.jobs.workers import record_heartbeat
+from duly.worker.execution import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.core.session import Session
-    from duly.jobs.outcome import JobOutcome
     from duly.jobs.workers import WorkerIdentity
     from duly.ledger.lease import Lease
     from duly.worker.dependencies import WorkerDependencies
@@ -124,7 +130,7 @@ class Heartbeat:
         gone = [
             run
             for lease, run in missing.items()
-            if lease in self._missing or (late and run.launched_at is None)
+            if lease in self._missing or (late and (run.batch or run).launched_at is None)
         ]
         self._missing = set(missing)
         if gone or late:
@@ -163,10 +169,16 @@ class Heartbeat:
             if run.revoke is not None:
                 run.revoke()
         if new:
-            ends = [run.settlement(self._outcome_of_timeout(run)) for run in new]
+            ends = [end for run in new for end in self._settlements_of_overdue(run)]
             finish(self._store.sync_runner.run(lambda session: settle(session, ends), wait=WAIT))
             self._ended_overdue |= {run.leased.lease for run in new}
 
-    def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
+    def _settlements_of_overdue(self, run: Execution) -> list[JobSettlement]:
         at = RunContext(host_time(self._store.clock), self._host.random.random())
-        return outcome_of_timeout(run.leased, run.handler, at)
+        if not isinstance(run, Batch):
+            return [run.settlement(outcome_of_timeout(run.leased, run.handler, at))]
+        # The event loop cannot run its jobs alone, so they are rescued: that uses no attempt.
+        run.lost.update(run.members)
+        why = reason_record("its batch ran longer than its timeout", 1, "duly.Stopped")
+        ended = outcome_of_interruption(run.leased, why, at)
+        return [one.settlement(ended) for one in run.members]

@@ -1,4 +1,4 @@
-"""One run of a job, from its first statement to the outcome that is written.
+"""One run of a job, or of a batch, from its first statement to the outcome that is written.
 
 One body serves sync and async handlers: a sync one gets runners that never wait.
 """
@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from duly.core.defaults import WAIT
 from duly.core.errors import InProgress, StoreUnavailable, UsageError
+from duly.core.failures import exception_record
 from duly.core.host import HOST, Deadline, Host
 from duly.core.retry import RESCUE_BACKOFF, Backoff
 from duly.core.session import host_time
 from duly.jobs.invoke import HandlerFailed, call_handler, run_one_in_transaction
 from duly.jobs.job import AsyncJob, Job
-from duly.jobs.lease import finish_inside, lease_lost_error
-from duly.jobs.order import version_of_event
+from duly.jobs.lease import (
+    JobSettlement,
+    finish_batch_inside,
+    finish_inside,
+    lease_lost_error,
+)
+from duly.jobs.order import version_of_event, version_of_payload
 from duly.jobs.outcome import (
+    ALONE,
     DONE,
     SETTLED,
     SETTLED_STALE,
@@ -30,6 +37,7 @@ from duly.jobs.outcome import (
     outcome_of_run,
 )
 from duly.ledger import order_guard
+from duly.worker.execution import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +53,8 @@ if TYPE_CHECKING:
 
 # How long a job waits that found the database busy before it had begun.
 BUSY = timedelta(seconds=1) // timedelta(microseconds=1)
+# The parameters for which a handler's job is made.
+JOB_PARAMETERS = frozenset(("job", "jobs"))
 
 
 class JobTransactionOpener(Protocol):
@@ -86,6 +96,8 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
     """Run the handler and return its outcome. Cancellation passes through."""
     try:
         with context.renew_connections():
+            if isinstance(run, Batch):
+                return await run_in_transaction(run, context, None)
             return await run_attempt(run, context)
     except NotStarted:
         return JobOutcome("again", delay=int(BUSY * context.host.random.random()))
@@ -94,11 +106,21 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
     except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
         problem = failure
     try:
-        return outcome_of_run(run.leased, run.handler, problem, context.circumstances(run))
+        return outcome_of_error(run, problem, context)
     finally:
         # Its traceback holds this frame, and this frame holds it: a cycle that keeps all that the
         # handler left open until the next collection.
         del problem
+
+
+def outcome_of_error(
+    run: Execution, problem: BaseException, context: ExecutionContext
+) -> JobOutcome:
+    """The outcome of a run that failed; of a batch, whatever failed: its jobs run alone."""
+    if isinstance(run, Batch):
+        run.error = exception_record(problem, 1, context.secrets)
+        return ALONE
+    return outcome_of_run(run.leased, run.handler, problem, context.circumstances(run))
 
 
 async def run_attempt(run: Execution, context: ExecutionContext) -> JobOutcome:
@@ -108,12 +130,14 @@ async def run_attempt(run: Execution, context: ExecutionContext) -> JobOutcome:
     if handler.refetch is not None:
         event = replace(event, current=await call_refetch(handler.refetch, event, handler.mode))
     version = None
-    if handler.order is not None:
+    if handler.order is not None and event is not None:
         version = version_of_event(handler.order, handler.name, run.leased.scope, event)
-    job = job_of(run, context, started) if "job" in handler.wants else None
+    elif handler.order is not None:
+        version = version_of_payload(handler.order, handler.name, run.leased)
+    job = None if handler.wants.isdisjoint(JOB_PARAMETERS) else job_of(run, context, started)
     if "tx" in handler.wants:
         run.handler_started_at = None
-        return await run_in_transaction(run, context, version, event=event, job=job)
+        return await run_in_transaction(run, context, version, event=event, job=job, jobs=[job])
     if version is not None and not await is_current_version(context.runner, version):
         return STALE
     await call_handler(handler, event=event, job=job)
@@ -147,7 +171,7 @@ async def call_refetch(refetch: Any, event: Any, mode: str) -> Any:
 async def run_in_transaction(
     run: Execution, context: ExecutionContext, version: VersionAdvance | None, **offered: object
 ) -> JobOutcome:
-    """Run the handler, and end its lease in the same COMMIT."""
+    """Run the handler, and end its lease, or those of its batch, in the same COMMIT."""
     lasting = timedelta(microseconds=run.handler.timeout)
     opening = context.opener.open_transaction(wait=WAIT, lasting=lasting)
     try:
@@ -162,11 +186,14 @@ async def run_in_transaction(
         run.revoke = opened.revoke
         opened.restore_timeouts()
         ended = SETTLED
-        if version is not None and not await advance_version(opened.session, version):
-            ended = SETTLED_STALE
+        if isinstance(run, Batch):
+            await run_members(run, context, opened)
         else:
-            await run_one_in_transaction(run.handler, opened, context.registries, **offered)
-        await finish_inside(opened.session, run.leased, ended.outcome, run.elapsed)
+            if version is not None and not await advance_version(opened.session, version):
+                ended = SETTLED_STALE
+            else:
+                await run_one_in_transaction(run.handler, opened, context.registries, **offered)
+            await finish_inside(opened.session, run.leased, ended.outcome, run.elapsed)
     except BaseException as problem:
         run.revoke = None
         await opening.__aexit__(type(problem), problem, problem.__traceback__)
@@ -175,6 +202,36 @@ async def run_in_transaction(
     run.revoke = None
     context.wakeup.notify(opened.session.new_work)
     return ended
+
+
+async def run_members(batch: Batch, context: ExecutionContext, opened: OpenedTransaction) -> None:
+    """Run the handler of a batch in its transaction, and end every lease, or raise."""
+    await find_stale(batch, opened.session)
+    fresh = [one for one in batch.members if one not in batch.stale]
+    if fresh:
+        started = context.host.monotonic()
+        jobs = [job_of(one, context, started) for one in fresh]
+        await run_one_in_transaction(batch.handler, opened, context.registries, jobs=jobs)
+    ran = batch.elapsed
+    ends = [
+        JobSettlement(one.leased.lease, STALE if one in batch.stale else DONE, ran)
+        for one in batch.members
+    ]
+    lost = await finish_batch_inside(opened.session, ends)
+    if lost:
+        batch.lost.update(one for one in batch.members if one.id in lost)
+        raise lease_lost_error(next(one.leased for one in batch.members if one.id in lost))
+
+
+async def find_stale(batch: Batch, session: Session) -> None:
+    """Record the versions of a batch, and find the jobs that a later one made stale.
+
+    In the order of the resources, so that no two batches lock each other out.
+    """
+    versions = [(one.version, one) for one in batch.members if one.version is not None]
+    for version, one in sorted(versions, key=lambda pair: pair[0].resource.digest):
+        if not await order_guard.newer(session, version):
+            batch.stale.add(one)
 
 
 async def is_current_version(runner: Runner, version: VersionAdvance) -> bool:

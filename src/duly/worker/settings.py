@@ -58,6 +58,8 @@ class WorkerSettings:
     lease: timedelta = LEASE
     grace: timedelta = GRACE
     stuck: int = STUCK
+    # Whether bulk handlers get more than one job at a time.
+    batching: bool = True
     pauses: WorkerPauses = field(default_factory=lambda: PAUSES)
 
     @property

@@ -7,10 +7,12 @@ however slow the database is.
 from __future__ import annotations
 
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from duly.core.host import HOST
 from duly.jobs.lease import NO_RESCUE_QUOTA, POISON_RESCUES, QueueDemand
+from duly.worker.execution import Batch, gather_batch
 from duly.worker.quarantine import (
     Quarantine,
     RescueTurns,
@@ -35,6 +37,7 @@ MEASURED = 0.5
 FROM_THE_START = 0.5
 Position = tuple[int, int | None, str | None]
 FIRST: Position = (-32768, None, None)
+NO_BATCHES: Mapping[str, int] = MappingProxyType({})
 # A job prefetched for so many seconds is released: another worker may have time for it.
 HELD_TOO_LONG = 30.0
 
@@ -42,12 +45,19 @@ HELD_TOO_LONG = 30.0
 class QueueSlots:
     """The slots of one queue."""
 
-    def __init__(self, name: str, slots: int, host: Host = HOST) -> None:
+    def __init__(
+        self, name: str, slots: int, host: Host = HOST, *, batch: int = 1, batching: bool = True
+    ) -> None:
         self._host = host
         self.name = name
         self.slots = slots
         self.prefetched: deque[Execution] = deque()
         self.running: dict[str, Execution] = {}
+        # The jobs of running batches, by their ids; each batch has one slot.
+        self.in_batches: dict[str, Execution] = {}
+        # How many jobs one slot takes: as many as the bulk handlers of the last fetch.
+        self.batch = batch if batching else 1
+        self.batching = batching
         # A slot is kept free for a rescued job: those are never prefetched.
         self.reserved = False
         self.rescue_turns = RescueTurns()
@@ -57,9 +67,9 @@ class QueueSlots:
         self._position = FIRST
         self._scan_restarted_at = self._host.monotonic()
 
-    def count_done(self) -> None:
-        """Count one job that is done."""
-        self._done += 1
+    def count_done(self, jobs: int = 1) -> None:
+        """Count jobs that are done."""
+        self._done += jobs
         passed = self._host.monotonic() - self._since
         if passed >= MEASURED:
             self._speed = self._done / passed
@@ -69,7 +79,7 @@ class QueueSlots:
     def prefetch_limit(self) -> int:
         """How many jobs may be prefetched beside those that run."""
         fresh = self._done / max(self._host.monotonic() - self._since, 0.05)
-        return min(MOST_AHEAD, int(max(self._speed, fresh) * AHEAD))
+        return min(max(MOST_AHEAD, self.batch), int(max(self._speed, fresh) * AHEAD))
 
     @property
     def free(self) -> int:
@@ -81,6 +91,8 @@ class QueueSlots:
         fresh = self.free + self.prefetch_limit - self.reserved
         if self.prefetched and fresh < max(self.slots, self.prefetch_limit) // 2:
             fresh = 0  # a larger batch soon costs less than a small one now
+        if self.free > self.reserved and not self.prefetched:
+            fresh = max(fresh, self.batch)
         at_once = self.slots - len(self.running) - (0 if self.reserved else len(self.prefetched))
         turns = self.rescue_turns.choose_turns(at_once, rescues)
         if fresh <= 0 and not turns:
@@ -91,10 +103,8 @@ class QueueSlots:
         """What to fetch while nothing runs: also a job that must run alone, or only that."""
         if only:
             return QueueDemand(self.name, 0, *FIRST, NO_RESCUE_QUOTA, alone=True)
-        turns, fresh = (
-            self.rescue_turns.choose_turns(self.slots, ()),
-            self.slots + self.prefetch_limit,
-        )
+        turns = self.rescue_turns.choose_turns(self.slots, ())
+        fresh = max(self.slots + self.prefetch_limit, self.batch)
         return QueueDemand(self.name, fresh, *self._scan_position(), turns, alone=True)
 
     def _scan_position(self) -> Position:
@@ -105,6 +115,8 @@ class QueueSlots:
 
     def record_batch(self, want: QueueDemand, leases: Sequence[LeasedJob]) -> None:
         """Remember where a batch ended: the next one starts there, unless this was the last."""
+        if leases:
+            self.batch = 1  # until one of these jobs has a bulk handler
         fresh = [leased for leased in leases if not leased.rescues]
         if len(fresh) < want.fresh:
             self._restart_scan()
@@ -136,19 +148,39 @@ class QueueSlots:
         self._position, self._scan_restarted_at = FIRST, self._host.monotonic()
 
     def pop_startable(self) -> Iterator[Execution]:
-        """Remove and yield the prefetched jobs that can run now."""
+        """Remove and yield the prefetched jobs that can run now, and batches of them."""
         while self.prefetched and len(self.running) < self.slots - self.reserved:
             run = self.prefetched.popleft()
+            if run.joins and self.batching:
+                run = gather_batch(run, self.prefetched, run.handler.many or 1)
             self.running[run.id] = run
+            if isinstance(run, Batch):
+                self.in_batches.update((one.id, one) for one in run.members)
             yield run
+
+    def remove_batch(self, batch: Batch) -> None:
+        """Free the slot of a batch."""
+        del self.running[batch.id]
+        for run in batch.members:
+            del self.in_batches[run.id]
 
 
 class Slots:
     """All queues of a worker."""
 
-    def __init__(self, queues: Mapping[str, int], host: Host = HOST) -> None:
+    def __init__(
+        self,
+        queues: Mapping[str, int],
+        host: Host = HOST,
+        *,
+        batches: Mapping[str, int] = NO_BATCHES,
+        batching: bool = True,
+    ) -> None:
         self._host = host
-        self.queues = {name: QueueSlots(name, slots, host) for name, slots in queues.items()}
+        self.queues = {
+            name: QueueSlots(name, slots, host, batch=batches.get(name, 1), batching=batching)
+            for name, slots in queues.items()
+        }
         self.quarantine = Quarantine(host)
         # Jobs with so many rescues that they may be what kills a process.
         self._suspects: set[Execution] = set()
@@ -158,7 +190,9 @@ class Slots:
 
     def __contains__(self, run: Execution) -> bool:
         queue = self.queues[run.leased.queue]
-        return queue.running.get(run.id) is run or run in queue.prefetched
+        if queue.in_batches.get(run.id) is run or queue.running.get(run.id) is run:
+            return True
+        return run in queue.prefetched
 
     def wants(self) -> list[QueueDemand]:
         """What each queue has room for."""
@@ -203,11 +237,14 @@ class Slots:
 
     def put(self, run: Execution) -> None:
         """Prefetch a leased job; a rescued one goes to the front, for it may not wait."""
-        held = self.queues[run.leased.queue].prefetched
+        queue = self.queues[run.leased.queue]
+        held = queue.prefetched
+        if run.handler.many is not None and queue.batching:
+            queue.batch = max(queue.batch, run.handler.many)
         if run.leased.rescues >= POISON_RESCUES:
             self._suspects.add(run)
         if run.leased.rescues:
-            self.queues[run.leased.queue].reserved = False
+            queue.reserved = False
             held.appendleft(run)
         else:
             held.append(run)
@@ -229,36 +266,45 @@ class Slots:
         """Free the slot of a job whose end is committed or whose lease is gone."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
-        if queue.running.get(run.id) is run:
+        if isinstance(run, Batch):
+            queue.remove_batch(run)
+            queue.count_done(len(run.members))
+        elif queue.running.get(run.id) is run:
             del queue.running[run.id]
             queue.count_done()
             if run.leased.rescues:
                 queue.reserve_for_next_rescued(rescues_of_suspects(self.list_running()))
 
     def list_running(self) -> list[Execution]:
-        """Every job that runs, or waits for the commit of its end."""
+        """Every run, of a job or a batch, also those that wait for the commit of their end."""
         return [run for queue in self.queues.values() for run in list(queue.running.values())]
 
     def list_leased(self) -> list[Execution]:
         """Every job that is leased."""
-        return self.list_running() + [
-            run for queue in self.queues.values() for run in list(queue.prefetched)
-        ]
+        running = [one for run in self.list_running() for one in run.members]
+        return running + [run for queue in self.queues.values() for run in list(queue.prefetched)]
 
     def drop(self, run: Execution) -> None:
-        """Remove a job that never started."""
+        """Remove a run without an end of its own: it never started, or was rolled back."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
+        if isinstance(run, Batch):
+            queue.remove_batch(run)
+            return
         queue.running.pop(run.id, None)
         if run in queue.prefetched:
             queue.prefetched.remove(run)
+
+    def put_back(self, queue: str, runs: Sequence[Execution]) -> None:
+        """Let the jobs of a batch wait for slots of their own, before all others."""
+        self.queues[queue].prefetched.extendleft(reversed(runs))
 
     def pop_prefetched(self, longer_than: float = 0.0) -> list[Execution]:
         """Remove and return the jobs that were prefetched for so many seconds."""
         now = self._host.monotonic()
         taken: list[Execution] = []
         for queue in self.queues.values():
-            old = [run for run in queue.prefetched if now - run.leased_at >= longer_than]
+            old = [run for run in queue.prefetched if now - run.held_since >= longer_than]
             for run in old:
                 queue.prefetched.remove(run)
             taken += old

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.jobs.lease import LeasedJob
     from duly.jobs.outcome import JobOutcome
-    from duly.worker.execution import Execution
+    from duly.worker.execution import Batch, Execution
 
 logger = logging.getLogger("duly")
 # A line for each run, as the access log has one for each delivery; at debug, for there are many.
@@ -33,11 +33,29 @@ def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
         "milliseconds": round(run.duration / 1000, 1),
         "attempt": run.leased.attempts + 1,
     }
+    size = 1 if run.batch is None else len(run.batch.members)
     run_log.debug(
-        "job %s (%s): %s after %.1f ms, attempt %d of %d",
+        "job %s (%s): %s after %.1f ms, attempt %d of %d%s",
         *members.values(),
         run.leased.max_attempts,
-        extra={"members": members},
+        "" if size == 1 else f", in a batch of {size}",
+        extra={"members": members if size == 1 else {**members, "batch": size}},
+    )
+
+
+def log_rolled_back(batch: Batch) -> None:
+    """Log a batch whose jobs run one by one now."""
+    if batch.lost:
+        why = f"{len(batch.lost)} of their leases were lost"
+    elif batch.error is None:
+        why = "it took longer than its timeout"
+    else:
+        why = failure_reason(batch.error)
+    logger.warning(
+        "a batch of %d jobs (%s) was rolled back, and they run one by one: %s",
+        len(batch.members),
+        batch.leased.name,
+        why,
     )
 
 

@@ -11,9 +11,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
-from duly.jobs.outcome import outcome_of_run
 from duly.service.threads import THREAD_NAME, THREADS
-from duly.worker.run_job import execute_job
+from duly.worker.run_job import execute_job, outcome_of_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,9 +75,7 @@ class ThreadPool:
         try:
             return finish(execute_job(run, self._context))
         except BaseException as problem:  # a thread that dies would take its slot with it
-            return outcome_of_run(
-                run.leased, run.handler, problem, self._context.circumstances(run)
-            )
+            return outcome_of_error(run, problem, self._context)
 
     def _schedule_collect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

@@ -50,7 +50,9 @@ class Worker:
             json_list(list(settings.queues)),
             settings.lease // MICROSECOND + self._longest_lock(),
         )
-        self._executor = Executor(dependencies, settings.queues, self._wake_fetcher)
+        self._executor = Executor(
+            dependencies, settings.queues, self._wake_fetcher, batching=settings.batching
+        )
         self._fetcher = Fetcher(dependencies, self._executor, self._identity, pauses)
         self._heartbeat = Heartbeat(
             dependencies,

@@ -32,6 +32,18 @@ class Shop:
         options |= {"name": self.name, "queue": self.name}
         self.app.job(**options)(self._handler(body))
 
+    def bulk_job(self, body: Callable[[list[Any], Hand], Awaitable[None]], **options: Any) -> None:
+        """Register a bulk handler likewise: a coroutine over its jobs and their ``tx``."""
+
+        def blocking(jobs: list[Any], tx: Any) -> None:
+            finish(body(jobs, Hand(self.world, self.name, tx)))  # type: ignore[arg-type]
+
+        async def awaited(jobs: list[Any], tx: Any) -> None:
+            await body(jobs, Hand(self.world, self.name, tx))
+
+        options |= {"name": self.name, "queue": self.name}
+        self.app.job(**options)(blocking if self.world.colour == "sync" else awaited)
+
     def on(self, body: Body, **options: Any) -> None:
         """Handle the events of a source likewise."""
         self.app.source(self.name, provider="standard-webhooks", secret=SECRET)

@@ -52,6 +52,51 @@ async def test_work_child_jobs_and_the_end_of_the_job_are_one_commit_of_the_orm(
 
 
 @everywhere
+async def test_a_batch_is_one_commit_of_the_orm_or_each_job_has_its_own(
+    world: World, place: Place, scope: str
+) -> None:
+    sizes: list[int] = []
+
+    async def handle(jobs: list[Any], hand: Hand) -> None:
+        sizes.append(len(jobs))
+        for job in jobs:
+            await hand.write(f"{scope} {job.payload}")
+        if any(job.payload == "bad" for job in jobs):
+            raise LookupError("not today")
+
+    async with a_shop(world, place, scope) as shop:
+        shop.bulk_job(handle, many=10)
+        for payload in ("a", "b", "c"):
+            await shop.enqueue(payload)
+        assert (await shop.work()).done == 3
+        assert (sizes, shop.left()) == ([3], (3, 0, 3))
+        for payload in ("d", "bad", "e"):
+            await shop.enqueue(payload)
+        worked = await shop.work()
+        assert (worked.done, worked.dead) == (2, 1)
+        assert (sizes, shop.left()) == ([3, 3, 1, 1, 1], (5, 0, 5))
+
+
+@on_postgres
+async def test_a_batch_of_which_one_lease_is_lost_leaves_nothing_in_the_orm(
+    world: World, place: Place, scope: str
+) -> None:
+    async def handle(jobs: list[Any], hand: Hand) -> None:
+        for job in jobs:
+            await hand.write(f"{scope} {job.payload}")
+        if len(jobs) > 1:
+            place.run(f"UPDATE duly_jobs SET epoch = epoch + 1 WHERE id = '{jobs[0].id}'")
+
+    async with a_shop(world, place, scope) as shop:
+        shop.bulk_job(handle, many=10)
+        for payload in ("a", "b", "c"):
+            await shop.enqueue(payload)
+        worked = await shop.work()
+        assert (worked.done, worked.lost) == (2, 1)
+        assert len(place.notes(scope)) == 2
+
+
+@everywhere
 async def test_workers_and_relays_are_woken_after_the_commit_of_the_orm_and_never_before(
     world: World, place: Place, scope: str
 ) -> None:

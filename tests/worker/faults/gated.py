@@ -94,6 +94,12 @@ def add_blocking(app: duly.Duly, gate: Gate, pen: Pen) -> None:
     def quick(job: Job) -> None:
         pen.write(job.id)
 
+    @app.job(name="bulk sync", many=10, timeout=patience(app))
+    def bulk(jobs: list[Job], tx: duly.Tx) -> None:
+        for job in jobs:
+            tx.execute(EFFECT, job=job.id, worker=f"{os.getpid()} of {len(jobs)}")
+        gate.passed()
+
     @app.job(name="account", timeout=TIMEOUT)
     def account(job: Job, tx: duly.Tx) -> None:
         tx.execute(ACCOUNT)
@@ -107,6 +113,12 @@ def add_awaited(app: duly.Duly, gate: Gate, pen: Pen) -> None:
     @app.job(name="tx async", timeout=patience(app))
     async def inside(job: AsyncJob, tx: AsyncTx) -> None:
         await tx.execute(EFFECT, job=job.id, worker=str(os.getpid()))
+        await gate.passed_awaited()
+
+    @app.job(name="bulk async", many=10, timeout=patience(app))
+    async def bulk(jobs: list[AsyncJob], tx: AsyncTx) -> None:
+        for job in jobs:
+            await tx.execute(EFFECT, job=job.id, worker=f"{os.getpid()} of {len(jobs)}")
         await gate.passed_awaited()
 
     async def charge(job: str) -> None:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 
 SLOTS = 10
 QUICK = 8 * SLOTS
+BATCH = 5
 
 
 @pytest.fixture
@@ -36,6 +37,26 @@ def test_killed_in_the_middle_of_its_transaction_a_job_has_left_nothing_and_runs
         bench.done()
     assert bench.ledger.ask("SELECT name, worker FROM effects") == [(made.id, str(other.pid))]
     assert bench.ledger.ask("SELECT attempts FROM duly_history") == [(1,)], "it cost an attempt"
+
+
+@pytest.mark.promise("I2", "I3")
+@pytest.mark.parametrize("name", ["bulk sync", "bulk async"])
+def test_killed_in_the_middle_of_a_batch_each_of_its_jobs_runs_again_alone(
+    bench: Bench, name: str
+) -> None:
+    wanted = {made.id for made in bench.app.enqueue_many(name, [None] * BATCH)}
+    with bench.worker("closed") as worker:
+        hear(worker, "at the gate")
+        worker.kill()
+    bench.bury(worker)
+    assert bench.ledger.effects() == {}
+    with bench.worker("open") as other:
+        bench.done(BATCH)
+    alone = f"{other.pid} of 1"
+    assert bench.ledger.ask("SELECT name, worker FROM effects ORDER BY 1") == [
+        (id, alone) for id in sorted(wanted)
+    ]
+    assert bench.ledger.ask("SELECT DISTINCT attempts FROM duly_history") == [(1,)]
 
 
 def test_one_attempt_jobs_that_a_killed_worker_held_still_run(bench: Bench) -> None:

@@ -58,13 +58,15 @@ def transaction_on(
         connection,
         restore_timeouts=partial(setattr, connection, "answer_timeout", usual),
         revoke=revocable.revoke,
+        revocation=revocable,
     )
 
 
 def cancel_statement(connection: DeadlineConnection | DeadlineAsyncConnection) -> None:
     """Ask the server to cancel what it does for this connection: that is how it is revoked.
 
-    Where it does nothing, the server ends the transaction that is left idle.
+    Where it does nothing at this moment, the handler's next statement is refused, and the server
+    ends the transaction that is left idle.
     """
     with suppress(psycopg.Error):
         connection.cancel()
