@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,14 +137,14 @@ async def test_pipelined_deliveries_are_answered_each_with_its_own_event_in_orde
         assert sorted(serving.events()) == names
 
 
-async def test_a_connection_has_one_delivery_in_the_queue_and_is_not_read_meanwhile(
+async def test_a_connection_has_one_delivery_in_the_queue_and_is_read_no_further_than_the_next(
     url: str,
 ) -> None:
     async with served(url, gated=True) as serving, Connection(serving.app) as connection:
         await connection.hand([delivery("first")])
         await connection.until(lambda: serving.gate.waiting == 1)
+        connection.protocol.data_received(delivery("second"))
         assert connection.protocol.flow.read_paused
-        connection.protocol.data_received(delivery("second"))  # it was on its way
         assert len(serving.ways) == 1
         serving.gate.open.set()
         answers = await connection.answers()
@@ -341,6 +343,24 @@ async def test_the_limit_of_connections_and_the_proxy_headers_hold_on_the_fast_w
             [answer] = await told(connection, [delivery("two")])
             assert (answer.status, answer.said) == (503, "OVERLOADED")
         assert serving.ways == ["fast"]
+
+
+async def test_a_delivery_is_forgotten_once_it_is_answered(tmp_path: Path) -> None:
+    async with (
+        served(f"sqlite:///{tmp_path / 'duly.db'}") as serving,
+        Connection(serving.app) as connection,
+    ):
+        gone: list[weakref.ref[Any]] = []
+        gc.collect()
+        gc.disable()  # nothing may be left for the garbage collector, either
+        try:
+            for number in range(5):
+                await connection.hand([delivery(f"evt_{number}")])
+                gone.append(weakref.ref(connection.protocol.cycle))
+                assert await awaited_answer(connection.reader) is not None
+            assert [one() is None for one in gone] == [True] * 4 + [False]
+        finally:
+            gc.enable()
 
 
 async def test_a_body_that_never_comes_is_refused_in_time_and_holds_no_memory(

@@ -131,7 +131,7 @@ async def receive_delivery(router: Router, route: Route, scope: Scope, receive: 
     try:
         if request.upgrade or len(body) != request.declared:
             refuse_lost_body(request, body, route.name)
-        return await router.receiver.receive(route, request, body)
+        return await router.receiver.receive(route, request, body, scope["headers"])
     finally:
         router.release_memory(len(body))
 

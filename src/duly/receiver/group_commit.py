@@ -27,7 +27,7 @@ logger = logging.getLogger("duly")
 # What became of the events of a delivery, or why nothing of it is known to be committed. None
 # stands for an event that must be received alone.
 Result = Sequence["EventOutcome | None"] | Exception
-OnResult = Callable[[Result], None]
+OnResult = Callable[["CallbackTicket", Result], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +80,7 @@ class GroupCommit:
         """Have the events of one delivery committed, and return the outcome of each."""
         answer: asyncio.Future[Sequence[EventOutcome | None]] = self._loop.create_future()
 
-        def set_answer(result: Result) -> None:
+        def set_answer(_: CallbackTicket, result: Result) -> None:
             if answer.done():  # cancelled, and its task has not run since
                 return
             if isinstance(result, Exception):
@@ -159,6 +159,6 @@ class GroupCommit:
         if on_result is None:
             return
         try:
-            on_result(result)
+            on_result(ticket, result)
         except Exception:
             logger.exception("a delivery could not be answered after its commit")

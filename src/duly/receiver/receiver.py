@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
-    from duly.receiver.group_commit import CallbackTicket, OnResult, Result
+    from duly.receiver.group_commit import CallbackTicket, Result
     from duly.receiver.inline import OrmOpener
     from duly.receiver.request import Request, WholeRequest
     from duly.webhooks.source import Source
@@ -83,7 +84,7 @@ class Receiver:
         self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
         self._thread_group_commit: ThreadGroupCommit | None = None
         self._process = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Result]] = set()
         self._begin = begin = database.begin
         self._inline = InlineCommit(
             begin or database.sync_runner,
@@ -106,12 +107,24 @@ class Receiver:
         if self._begin is not None:
             self._begin.enter_loop()
 
-    async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
-        """Verify a delivery, commit its events and answer it."""
+    async def receive(
+        self,
+        route: Route,
+        request: Request,
+        body: bytes,
+        pairs: Sequence[tuple[bytes, bytes]] = (),
+    ) -> Reply:
+        """Verify a delivery, commit its events and answer it.
+
+        ``pairs`` are its headers by lower-case name, as ASGI has them, so that the plan of its
+        source can be tried.
+        """
         now, note = self.now(), self.rejections.note
         events: list[NewEvent] = []
         try:
-            if len(body) > LARGE or request.encoding is not None:
+            if planned := self._try_plan(route, request, body, pairs, now):
+                events = [planned]
+            elif len(body) > LARGE or request.encoding is not None:
                 events = await asyncio.to_thread(verify_request, route, request, body, now, note)
             else:
                 events = verify_request(route, request, body, now, note)
@@ -128,6 +141,22 @@ class Receiver:
         self.metrics.flush_soon()
         return reply
 
+    def _try_plan(
+        self,
+        route: Route,
+        request: Request,
+        body: bytes,
+        pairs: Sequence[tuple[bytes, bytes]],
+        now: float,
+    ) -> NewEvent | None:
+        """The record of a delivery that the plan of its source knows to be genuine."""
+        if not route.is_fast or request.method != "POST" or request.encoding is not None:
+            return None
+        fields = dict(pairs)
+        if not fields or len(fields) != len(pairs) or len(body) > LARGE:
+            return None
+        return build_planned_event(route, fields, body, request.remote, now)
+
     def submit(
         self, route: Route, whole: WholeRequest, body: bytes, on_reply: Callable[[Reply], None]
     ) -> None:
@@ -138,24 +167,6 @@ class Receiver:
         now = self.now()
         loop = asyncio.get_running_loop()
         events: list[NewEvent] = []
-        queue = self._group_commits.get(loop) or self.group_commit()
-
-        def answer(result: Result) -> None:
-            try:
-                if isinstance(result, Exception):
-                    reply = self._refuse_delivery(route, result, events)
-                else:
-                    outcomes = [one for one in result if one is not None]
-                    if len(outcomes) < len(result):
-                        self._begin_task(self._answer_alone(queue, ticket, result, answer))
-                        return
-                    reply = self._acknowledge(route, events, outcomes, now)
-                self.metrics.flush_soon()
-            except Exception:
-                logger.exception("a delivery to %s could not be answered", route.name)
-                reply = refusal_reply(Fault.FAILED, "the receiver failed: send it again", {})
-            on_reply(reply)
-
         try:
             planned = build_planned_event(route, whole.fields, body, whole.remote, now)
             if planned is not None:
@@ -163,9 +174,74 @@ class Receiver:
             else:
                 note = self.rejections.note
                 events = verify_request(route, whole.as_request(), body, now, note)
-            ticket = queue.submit(events, answer)
+            queue = self._group_commits.get(loop) or self.group_commit()
+            # No closure that names itself: the garbage collector would have to find each.
+            queue.submit(events, partial(self._report, route, now, on_reply))
         except Exception as problem:
-            loop.call_soon(answer, problem)
+            loop.call_soon(self._report_failure, route, on_reply, events, problem)
+
+    def _report(
+        self,
+        route: Route,
+        now: float,
+        on_reply: Callable[[Reply], None],
+        ticket: CallbackTicket,
+        result: Result,
+    ) -> None:
+        """Reply to a submitted delivery once it is known what became of its events."""
+        if isinstance(result, Exception):
+            self._report_failure(route, on_reply, ticket.events, result)
+            return
+        outcomes = [one for one in result if one is not None]
+        if len(outcomes) < len(result):
+            alone = self._receive_alone(ticket, result)
+            task = asyncio.get_running_loop().create_task(alone)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._report_task, route, now, on_reply, ticket))
+            return
+        try:
+            reply = self._acknowledge(route, ticket.events, outcomes, now)
+            self.metrics.flush_soon()
+        except Exception:
+            reply = failure_reply(route)
+        on_reply(reply)
+
+    def _report_failure(
+        self,
+        route: Route,
+        on_reply: Callable[[Reply], None],
+        events: Sequence[NewEvent],
+        problem: Exception,
+    ) -> None:
+        """Refuse a submitted delivery."""
+        try:
+            reply = self._refuse_delivery(route, problem, events)
+            self.metrics.flush_soon()
+        except Exception:
+            reply = failure_reply(route)
+        on_reply(reply)
+
+    async def _receive_alone(
+        self, ticket: CallbackTicket, outcomes: Sequence[EventOutcome | None]
+    ) -> Result:
+        """Receive alone what could not be received with its batch."""
+        try:
+            return await self.group_commit().complete(ticket, outcomes)
+        except Exception as problem:
+            return problem
+
+    def _report_task(
+        self,
+        route: Route,
+        now: float,
+        on_reply: Callable[[Reply], None],
+        ticket: CallbackTicket,
+        task: asyncio.Task[Result],
+    ) -> None:
+        """Reply with what `_receive_alone` found, unless the event loop ends."""
+        if not task.cancelled():
+            self._report(route, now, on_reply, ticket, task.result())
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
@@ -185,25 +261,6 @@ class Receiver:
         self.metrics.flush_soon_blocking()
         return reply
 
-    async def _answer_alone(
-        self,
-        queue: GroupCommit,
-        ticket: CallbackTicket,
-        outcomes: Sequence[EventOutcome | None],
-        answer: OnResult,
-    ) -> None:
-        """Receive alone what could not be received with its batch, then answer."""
-        try:
-            answer(await queue.complete(ticket, outcomes))
-        except Exception as problem:
-            answer(problem)
-
-    def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task that nothing else holds."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _acknowledge(
         self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
     ) -> Reply:
@@ -211,11 +268,10 @@ class Receiver:
         if self.readiness.refused:
             self.readiness.refused.pop(route.inline, None)
         self.metrics.count_delivery(route, events, outcomes, now)
-        if any(
-            (route.inline or event.jobs) and outcome.status is Status.ACCEPTED
-            for event, outcome in zip(events, outcomes, strict=True)
-        ):
-            self._on_enqueued()  # an inline handler does not say whether it enqueued anything
+        for event, outcome in zip(events, outcomes, strict=True):
+            if (route.inline or event.jobs) and outcome.status is Status.ACCEPTED:
+                self._on_enqueued()  # an inline handler does not say whether it enqueued anything
+                break
         return acknowledge_delivery(route, events, outcomes)
 
     def _inline_mode(self, route: Route) -> Mode:
@@ -263,3 +319,9 @@ class Receiver:
         await self.metrics.aclose()
         await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
+
+
+def failure_reply(route: Route) -> Reply:
+    """The answer where duly itself failed, from inside of the ``except``; the log has the error."""
+    logger.exception("a delivery to %s could not be answered", route.name)
+    return refusal_reply(Fault.FAILED, "the receiver failed: send it again", {})

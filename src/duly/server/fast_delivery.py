@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from duly.receiver.router import Router
     from duly.server.protocol import BoundedProtocol
 
-# What makes more of a request than its fields and its bytes.
-OTHER_WAY: Final = frozenset(
-    {b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"trailer"}
-)
 # `SMALL` has five digits.
 LENGTH_DIGITS: Final = 5
 CLOSE: Final = b"connection: close\r\n"
@@ -52,8 +48,8 @@ class FastDelivery:
     """
 
     __slots__ = (
-        "begun", "body", "disconnected", "keep_alive", "previous", "request", "response_complete",
-        "route", "router",
+        "__weakref__", "begun", "body", "disconnected", "keep_alive", "previous", "request",
+        "response_complete", "route", "router",
     )  # fmt: skip
     message_event = NoEvent()
 
@@ -120,7 +116,10 @@ class FastPath:
             or len(fields) != len(headers)
             or not length.isdigit()
             or len(length) > LENGTH_DIGITS
-            or not OTHER_WAY.isdisjoint(fields)
+            or b"transfer-encoding" in fields
+            or b"content-encoding" in fields
+            or b"expect" in fields
+            or b"upgrade" in fields
             or FOREIGN[0] in received
             or FOREIGN[1] in received
         ):
@@ -133,13 +132,11 @@ class FastPath:
         ):
             return None
         client = protocol.client
-        request = WholeRequest(
-            headers,
-            fields,
-            path,
-            self._remote(client[0], fields) if client else None,
-            self._scheme(client[0] if client else None, fields, protocol.scheme or "http"),
-        )
+        remote: str | None = client[0] if client else None
+        scheme: str = protocol.scheme or "http"
+        if self._trusted is not None and remote in self._trusted:
+            remote, scheme = self._forwarded(remote, scheme, fields)
+        request = WholeRequest(headers, fields, path, remote, scheme)
         return FastDelivery(router, route, request, protocol.cycle)
 
     def _is_sound_host(self, host: bytes | None) -> bool:
@@ -152,22 +149,17 @@ class FastPath:
             self._host = host
         return True
 
-    def _remote(self, client: str, fields: dict[bytes, bytes]) -> str:
-        """The sender's address, by the word of a proxy that is trusted."""
-        if self._trusted is None or client not in self._trusted:
-            return client
-        forwarded = fields.get(b"x-forwarded-for")
-        if forwarded is None:
-            return client
-        host, _ = self._trusted.get_trusted_client_address(forwarded.decode("latin-1"))
-        return host or client
-
-    def _scheme(self, client: str | None, fields: dict[bytes, bytes], scheme: str) -> str:
-        """The scheme of the URL that was called, by the word of a proxy that is trusted."""
-        if self._trusted is None or client not in self._trusted:
-            return scheme
-        forwarded = fields.get(b"x-forwarded-proto", b"").decode("latin-1").strip()
-        return forwarded if forwarded in ("http", "https") else scheme
+    def _forwarded(
+        self, remote: str | None, scheme: str, fields: dict[bytes, bytes]
+    ) -> tuple[str | None, str]:
+        """The sender's address and the scheme that was called, by the word of a trusted proxy."""
+        assert self._trusted is not None  # noqa: S101  # asked by the caller
+        hops = fields.get(b"x-forwarded-for")
+        if hops is not None:
+            host, _ = self._trusted.get_trusted_client_address(hops.decode("latin-1"))
+            remote = host or remote
+        proto = fields.get(b"x-forwarded-proto", b"").decode("latin-1").strip()
+        return remote, proto if proto in ("http", "https") else scheme
 
 
 class DefaultHeaders:

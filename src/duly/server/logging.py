@@ -6,13 +6,15 @@ line shows the password of a URL or the secret of a source, whichever library wr
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from duly.app.loading import load_app
 from duly.app.output import printable, without_passwords
@@ -143,6 +145,56 @@ class JsonFormatter(LogFormatter):
         return self.hide(value) if isinstance(value, str) else value
 
 
+class BatchingHandler(logging.StreamHandler[TextIO]):
+    """Writes the access log of an event loop once in each of its turns, and all else at once.
+
+    A batch of deliveries is answered in one turn; a write for each line would cost more than the
+    line. Lines keep their order: whatever else is logged writes first what waits.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._waiting: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or keep it until the event loop has done what is ready now."""
+        if record.name != ACCESS or record.levelno > logging.INFO:
+            self._write_waiting()
+            super().emit(record)
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            super().emit(record)
+            return
+        try:
+            if not self._waiting:
+                loop.call_soon(self._write_waiting)
+            self._waiting.append(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Write what waits: also at the end of the process."""
+        self._write_waiting()
+        super().flush()
+
+    def _write_waiting(self) -> None:
+        with self.lock or nullcontext():
+            lines, self._waiting = self._waiting, []
+            if not lines:
+                return
+            try:
+                self.stream.write("\n".join([*lines, ""]))
+                super().flush()
+            except Exception:  # as with any other line: the log must not stop the server
+                self.handleError(
+                    logging.makeLogRecord(
+                        {"name": ACCESS, "msg": "%d lines", "args": (len(lines),)}
+                    )
+                )
+
+
 class PoolLogThrottle(logging.Filter):
     """Passes each warning of a connection pool once a minute, with how often it came.
 
@@ -188,7 +240,7 @@ def configure_logging(*, level: str, as_json: bool, access: bool = True) -> LogF
     """Send everything that is logged to stderr; called before the application is imported."""
     kind = TerminalFormatter if sys.stderr.isatty() else LogFormatter
     formatter = JsonFormatter() if as_json else kind()
-    handler = logging.StreamHandler(sys.stderr)
+    handler = BatchingHandler(sys.stderr)
     handler.setFormatter(formatter)
     number = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()

@@ -139,7 +139,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._whole = len(data) if self._between_requests else 0
             # No copy of a piece that has a head whole: most of it may be a large body.
             self._received = self._received + data if self._received else data
-            self._foreign.clear()
+            if self._foreign:
+                self._foreign.clear()
             self._parse(data)
             if self._arriving is not None and self._body_timer is None:
                 seconds = self._arriving.router.body_deadline
@@ -152,13 +153,13 @@ class BoundedProtocol(HttpToolsProtocol):
     # The parser
 
     def _parse(self, data: bytes) -> None:
-        pieces = [memoryview(data)]
+        pieces: list[bytes | memoryview] = [data]
         while pieces:
             piece = pieces.pop()
             try:
                 self.parser.feed_data(piece)
             except httptools.HttpParserUpgrade as stopped:
-                pieces += [piece[stopped.args[0] :], memoryview(self._restart_parser())]
+                pieces += [memoryview(piece)[stopped.args[0] :], self._restart_parser()]
             except httptools.HttpParserError as problem:
                 if not self._stopped_parsing:
                     self.logger.warning("a request could not be read: %s", problem)
@@ -185,13 +186,14 @@ class BoundedProtocol(HttpToolsProtocol):
         """Bound what has come and is no body: headers, trailers, the lines between chunks."""
         if not self._between_requests:
             self._unset_keepalive_if_required()
-        if not self._in_headers:
+        if not self._in_headers and self._header_timer is not None:
             self._cancel_header_timer()
-        if self._stopped_parsing or self.transport.is_closing():
+        if self._stopped_parsing:
             return
         if self._size > HEADER_ROOM:
-            self._refuse(TOO_LARGE)
-        elif self._in_headers and self._header_timer is None:
+            if not self.transport.is_closing():
+                self._refuse(TOO_LARGE)
+        elif self._in_headers and self._header_timer is None and not self.transport.is_closing():
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
 
     def on_message_begin(self) -> None:
@@ -328,9 +330,13 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_body(delivery.body)
 
     def _submit(self) -> None:
-        """Have a complete delivery verified and committed; nothing is read until its answer."""
+        """Have a complete delivery verified and committed.
+
+        Reading is not paused for it, which would cost more than all of its parsing. A request that
+        comes meanwhile is queued behind it, and then nothing more is read until the answer.
+        """
         delivery = self._end_arrival()
-        self.flow.pause_reading()
+        delivery.previous = None  # or each would keep the one before it, without end
         delivery.router.receiver.submit(
             delivery.route, delivery.request, delivery.body, partial(self._answer, delivery)
         )
@@ -344,7 +350,6 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.transport.write(write_reply(delivery, reply, self.server_state.default_headers))
         if not delivery.keep_alive:
-            self.flow.resume_reading()  # or the close would wait for what the sender may send
             self.transport.close()
         self.on_response_complete()
 
