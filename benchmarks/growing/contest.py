@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.ingesting.generator import Found
     from benchmarks.ingesting.processes import Served
 
+# Of each server process: people add processes where there is more to do.
 CONNECTIONS = 64
 
 
@@ -171,7 +172,8 @@ class Contest:
     def _turn(self, served: Served, row: Row) -> None:
         """One load and one drain."""
         pace = self._pace
-        load = served.meet(CONNECTIONS, pace.seconds, pace.warm_up, row.point.size)
+        connections = CONNECTIONS * row.point.processes
+        load = served.meet(connections, pace.seconds, pace.warm_up, row.point.size)
         row.loads.append(load)
         with psycopg.connect(served.url) as connection:
             jobs = count_jobs(connection)
