@@ -84,28 +84,17 @@ class ArrayType:
     """One type of array: of which elements, and how they become bytes."""
 
     def __init__(
-        self, element: int, oid: int, kinds: set[type], join: Callable[[Sequence[Any]], bytes]
+        self, element: int, oid: int, types: set[type], join: Callable[[Sequence[Any]], bytes]
     ) -> None:
         self.element = element
-        self.kinds = kinds
+        self.types = types
         self.join = join
         self.carrier = type("BinaryArray", (BinaryArray,), {})
-        self.empty: bytes = self.carrier(HEAD.pack(0, 0, element, 0, 0)[:12])
+        self.empty = self.carrier(HEAD.pack(0, 0, element, 0, 0)[:12])
         # For all connections made from now on. The carrier is duly's own: no value of the user's
         # is dumped by it.
         dumper = type("BinaryArrayDumper", (ArrayDumper,), {"oid": oid})
         psycopg.adapters.register_dumper(self.carrier, dumper)
-
-    def build(self, values: Column) -> Column | bytes:
-        """Return the array; the values themselves if they are not all of its type."""
-        if not values:
-            return self.empty
-        kinds = set(map(type, values))
-        if not kinds <= self.kinds:
-            return values
-        head = HEAD.pack(1, NONE in kinds, self.element, len(values), 1)
-        built: bytes = self.carrier(head + self.join(values))
-        return built
 
 
 ARRAYS = {
@@ -119,10 +108,18 @@ ARRAYS = {
 def build_arrays(
     statement: Prepared, values: Mapping[str, Value | Column]
 ) -> dict[str, Value | Column]:
-    """Return the values of a statement, its arrays built."""
+    """Return the values of a statement, its arrays built.
+
+    An array stays as it is, for psycopg, if its values are not all of the type that its cast says.
+    """
     built = dict(values)
     for name, element in statement.arrays:
-        given = values[name]
-        if isinstance(given, list) and element in ARRAYS:
-            built[name] = ARRAYS[element].build(given)
+        given, kind = values[name], ARRAYS.get(element)
+        if not isinstance(given, list) or kind is None:
+            continue
+        if not given:
+            built[name] = kind.empty
+        elif (types := set(map(type, given))) <= kind.types:
+            head = HEAD.pack(1, NONE in types, kind.element, len(given), 1)
+            built[name] = kind.carrier(head + kind.join(given))
     return built
