@@ -23,6 +23,7 @@ from duly.webhooks.strict_json import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.webhooks.quick_check import QuickSignature
     from duly.webhooks.secrets import Secrets
 
 MissingId = Literal["body", "reject"]
@@ -53,7 +54,7 @@ class Source:
 
     __slots__ = (
         "ahead", "ends", "legacy", "limits", "missing_id", "more_to_check", "name", "one_scheme",
-        "parse", "provider", "replayed_body", "schemes", "secrets", "tolerance", "url",
+        "parse", "provider", "quick", "replayed_body", "schemes", "secrets", "tolerance", "url",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # every option by keyword, so that editors and help() show them
@@ -82,6 +83,8 @@ class Source:
         self.legacy = checked_legacy(legacy)
         self.limits = checked_limits(limits)
         self.schemes = load_keys_by_scheme(self.provider, self.secrets, legacy=legacy)
+        # Made when the first delivery is checked: many a source is made for a single one.
+        self.quick: QuickSignature | None = None
         # Asked for every delivery, so answered once.
         self.ahead = min(self.tolerance or 0.0, AHEAD)
         self.one_scheme = len(self.schemes) == 1

@@ -35,6 +35,7 @@ DEEPEST: Final = 100
 SCALARS: Final = (str, int, float)
 # A form never begins like this: its own brackets and quotes would be escaped.
 JSON_STARTS: Final = (b"{", b"[", b'"')
+ESCAPED_QUOTE = re.compile(rb'\\"')  # sooner found so than with `in`
 # An escape that begins a surrogate pair, or stands alone and cannot be written as UTF-8.
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -138,7 +139,7 @@ def parse_json(
     """
     if len(raw) > limits.size:
         raise UnreadableBody(f"it is larger than {limits.size:,} bytes")
-    if raw.count(b"[") + raw.count(b"{") > limits.depth and deeper_than(limits.depth, raw):
+    if deeper_than(limits.depth, raw):
         raise UnreadableBody(f"it is nested deeper than {limits.depth} levels")
     plain = watched is not None and keys_are_unique(raw, watched)
     long_numbers = has_long_number(raw, limits.digits)
@@ -298,7 +299,10 @@ class CarefulDecoder:
 
 def deeper_than(depth: int, raw: bytes) -> bool:
     """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
-    left = brackets(raw)
+    marks = raw.translate(ONE_BRACKET, NOT_BRACKETS)
+    if marks.count(b"[") <= depth:
+        return False
+    left = brackets(raw, marks)
     for _ in range(depth):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):
@@ -307,12 +311,13 @@ def deeper_than(depth: int, raw: bytes) -> bool:
     return bool(left)
 
 
-def brackets(raw: bytes) -> bytes:
-    """The brackets outside of strings, all of one kind."""
-    if b'\\"' in raw:  # then every quote that is left begins or ends a string
+def brackets(raw: bytes, marks: bytes) -> bytes:
+    """The brackets outside of strings, all of one kind, out of all brackets and quotes."""
+    if b"\\" in raw and ESCAPED_QUOTE.search(raw):
+        # Without them every quote that is left begins or ends a string.
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    marks = raw.translate(ONE_BRACKET, NOT_BRACKETS).replace(b'""', b"")
-    return b"".join(marks.split(b'"')[::2])
+        marks = raw.translate(ONE_BRACKET, NOT_BRACKETS)
+    return b"".join(marks.replace(b'""', b"").split(b'"')[::2])
 
 
 def is_encodable(value: object) -> bool:
