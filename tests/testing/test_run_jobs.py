@@ -94,6 +94,28 @@ def test_only_as_many_run_as_asked(tmp_path: Path) -> None:
     assert RAN == [0, 1, 2, 3, 4]
 
 
+def test_a_bulk_handler_runs_its_jobs_together_and_one_by_one_where_runs_are_counted(
+    tmp_path: Path,
+) -> None:
+    sizes: list[int] = []
+    app = a_desk(tmp_path)
+
+    @app.job(many=10, name="bulk")
+    def bulk(jobs: list[duly.Job], tx: duly.Tx) -> None:
+        sizes.append(len(jobs))
+        if any(job.payload == "bad" for job in jobs):
+            raise duly.Dead("it cannot be done")
+
+    with isolated(app) as trial:
+        trial.app.enqueue_many("bulk", list(range(5)))
+        assert trial.run_jobs().done == ["bulk"] * 5
+        trial.app.enqueue_many("bulk", [1, "bad", 3])
+        assert trial.run_jobs().counts == {"done": 2, "dead": 1}
+        trial.app.enqueue_many("bulk", list(range(3)))
+        assert [len(trial.run_jobs(times=2)), len(trial.run_jobs(times=2))] == [2, 1]
+    assert sizes == [5, 3, 1, 1, 1, 1, 1, 1]
+
+
 def test_until_settled_the_clock_goes_to_whatever_is_due_next(trial: Trial) -> None:
     began = trial.clock.now
     trial.app.enqueue("flaky", 2)

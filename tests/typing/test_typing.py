@@ -65,6 +65,24 @@ async def handled_later(tx: AsyncTx) -> None:
     assert_type(await tx.newer("order", 1), bool)
 
 
+def bulk(app: duly.Duly, sell_tx: duly.Tx) -> None:
+    """The types of bulk handlers, for the type checker only."""
+
+    @app.job(many=100, order=("account", "version"), tie="skip")
+    def sell(jobs: list[duly.Job], tx: duly.Tx) -> None:
+        assert_type([job.attempt for job in jobs], list[int])
+        assert_type(tx.execute("SELECT 1"), Rows)
+
+    @app.job(many=100)
+    async def sell_later(jobs: list[aio.Job], tx: aio.Tx) -> None:
+        assert_type(jobs[0].id, str)
+
+    sell([], sell_tx)
+    app.job(many="100")  # type: ignore[call-overload]
+    app.on("shop", many=100)  # type: ignore[call-arg]
+    app.cron("* * * * *", many=100)  # type: ignore[call-arg]
+
+
 async def application(app: duly.Duly) -> None:
     """The types of an application, for the type checker only."""
     assert_type(app.store, duly.types.Store)

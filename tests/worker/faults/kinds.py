@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -44,6 +45,8 @@ KINDS = {
         Kind("flaky_mail", "done", 2, "at least once"),
         Kind("order", "done", 1, "once"),
         Kind("invoice", "done", 1, "once"),
+        Kind("sell", "done", 1, "once"),
+        Kind("sell_awaited", "done", 1, "once"),
         Kind("hopeless", "dead", 2, "none"),
         Kind("doomed", "dead", 1, "none"),
         Kind("poison", "dead", 0, "none", rescues=5),
@@ -69,6 +72,7 @@ def workshop(url: str) -> duly.Duly:
     """An application with a handler for each kind."""
     app = duly.Duly(url)
     add_inside(app)
+    add_bulk(app)
     add_leased(app, Pen(url))
     add_failing(app)
     return app
@@ -99,6 +103,28 @@ def add_inside(app: duly.Duly) -> None:
         write(tx, job)
         if job.attempt == 1:
             raise ValueError("not the first time")
+
+
+def add_bulk(app: duly.Duly) -> None:
+    """Handlers of many jobs, of which every sixteenth fails its batch, and not alone."""
+
+    @app.job(name="sell", many=20, timeout=TIMEOUT)
+    def sell(jobs: list[Job], tx: duly.Tx) -> None:
+        for job in jobs:
+            write(tx, job)
+        refuse_batch(jobs)
+
+    @app.job(name="sell_awaited", many=20, timeout=TIMEOUT)
+    async def sell_awaited(jobs: list[AsyncJob], tx: AsyncTx) -> None:
+        for job in jobs:
+            await tx.execute(EFFECT, job=job.id, worker=str(os.getpid()))
+        refuse_batch(jobs)
+
+
+def refuse_batch(jobs: Sequence[Job] | Sequence[AsyncJob]) -> None:
+    """Fail for a job whose id ends in 0, unless it is alone."""
+    if len(jobs) > 1 and any(job.id.endswith("0") for job in jobs):
+        raise ValueError("not in a batch")
 
 
 def add_leased(app: duly.Duly, pen: Pen) -> None:

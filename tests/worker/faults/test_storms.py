@@ -21,8 +21,8 @@ JOBS = int(os.environ.get("DULY_STORM_JOBS", "500"))
 WORKERS = 8
 # Of a hundred jobs; each order has an invoice for its child.
 SHARES = {
-    "ship": 22, "ship_awaited": 18, "mail": 15, "mail_awaited": 10, "flaky": 5, "flaky_mail": 4,
-    "order": 8, "look": 6, "hopeless": 2, "doomed": 2,
+    "ship": 14, "ship_awaited": 10, "sell": 8, "sell_awaited": 8, "mail": 15, "mail_awaited": 10,
+    "flaky": 5, "flaky_mail": 4, "order": 8, "look": 6, "hopeless": 2, "doomed": 2,
 }  # fmt: skip
 # What the user's own connections do when their server goes away is the user's business.
 OWN = ("mail", "mail_awaited", "flaky_mail")
