@@ -103,8 +103,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def told(connection: Connection, pieces: list[bytes]) -> list[Answer]:
-    """What the sender of these pieces is told."""
-    await connection.hand(pieces)
+    """What the sender of these pieces is told, each sent when what is complete is answered."""
+    protocol: Any = connection.protocol
+    for piece in pieces:
+        await connection.hand([piece])
+        await connection.until(lambda: not protocol.is_delivering() or protocol._arriving)
     return await connection.answers()
 
 
@@ -149,6 +152,18 @@ async def test_a_connection_has_one_delivery_in_the_queue_and_is_read_no_further
         serving.gate.open.set()
         answers = await connection.answers()
         assert [answer.json["event"] for answer in answers] == ["first", "second"]
+
+
+async def test_a_refusal_waits_for_the_answer_to_the_delivery_before_it(url: str) -> None:
+    forged = delivery("forged").replace(b"v1,", b"v1,A")
+    async with served(url, gated=True) as serving, Connection(serving.app) as connection:
+        await connection.hand([delivery("first") + forged + delivery("last")])
+        await connection.until(lambda: serving.gate.waiting == 1)
+        await asyncio.sleep(0.05)  # the refusal, which waits for no commit, could be here
+        serving.gate.open.set()
+        answers = await connection.answers()
+        assert [answer.status for answer in answers] == [200, 403, 200]
+        assert [answers[at].json["event"] for at in (0, 2)] == ["first", "last"]
 
 
 @pytest.mark.promise("I1")
@@ -337,7 +352,7 @@ async def test_the_limit_of_connections_and_the_proxy_headers_hold_on_the_fast_w
             assert answer.said == "accepted"
         assert serving.ways == ["fast"]
         with serving.app.transaction() as tx:
-            [row] = tx.execute("SELECT remote FROM duly_deliveries")
+            [row] = tx.execute("SELECT remote FROM duly_events")
             assert row["remote"] == "203.0.113.7"
         async with Connection(serving.app, options={"limit_concurrency": 0}) as connection:
             [answer] = await told(connection, [delivery("two")])
