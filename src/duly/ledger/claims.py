@@ -17,6 +17,7 @@ Every statement is safe on its own, so one body serves a transaction and autocom
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from duly.core import json_bytes
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from duly.core.session import Row, Runner, Session, Value
 
 ROUNDS = 3
+BY_DIGEST = attrgetter("digest")
 
 
 class Terms(NamedTuple):
@@ -101,7 +103,7 @@ async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> lis
     Distinct keys, always in the same order: a batch can neither wait for itself nor deadlock
     with another. Of a key that is repeated only the first mention can be first.
     """
-    open_keys = {key.digest: key for key in sorted(keys, key=lambda key: key.digest)}
+    open_keys = {key.digest: key for key in sorted(keys, key=BY_DIGEST)}
     answers: dict[bytes, Answer] = {}
     for _ in range(ROUNDS):
         if not open_keys:
@@ -115,10 +117,11 @@ async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> lis
 
 async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> dict[bytes, Answer]:
     """One round of insert, read and retake over many keys; unanswered ones are left out."""
-    answers = await insert_many(session, keys, terms)
-    rest = {key.digest: key for key in keys if key.digest not in answers}
-    if not rest:
-        return answers
+    first = await insert_many(session, keys, terms)
+    if first is not None:
+        return dict.fromkeys([key.digest for key in keys], first)
+    answers: dict[bytes, Answer] = {}
+    rest = {key.digest: key for key in keys}
     found = await session.rows_each(
         CLAIMS_READ,
         [{"scope": key.scope, "digest": key.digest} for key in rest.values()],
@@ -135,24 +138,27 @@ async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> di
     return answers
 
 
-async def insert_many(session: Session, keys: Sequence[Key], terms: Terms) -> dict[bytes, Answer]:
-    """Insert many claims; the answers of those that are known to be made.
+async def insert_many(session: Session, keys: Sequence[Key], terms: Terms) -> First | None:
+    """Insert many claims at one time; the answer that stands for each if all were free.
 
-    All were made at one time: one answer stands for each.
+    Where not all were, those that were made are found by their token, like those that were not.
     """
     if session.can_batch:
-        each = [key_values(key) for key in keys]
-        rows = await session.rows_each(CLAIMS_INSERT, each, **terms_values(terms))
-        made = [bytes(row["digest"]) for row in rows]
-        return dict.fromkeys(made, first_from(rows[0])) if rows else {}
+        each: list[dict[str, Value]] = [
+            {"digest": key.digest, "key_text": key.text} for key in keys
+        ]
+        shared = {"scope": keys[0].scope, **terms_values(terms)}
+        [row] = await session.rows_each(CLAIMS_INSERT, each, **shared)
+        return first_at(row["first_seen"]) if row["made"] == len(keys) else None
     every = [claim_values(key, terms, None) for key in keys]
-    if await session.write_each(CLAIMS_INSERT, every) < len(keys):
-        return {}  # those that were made are found by their token
-    return dict.fromkeys([key.digest for key in keys], first_at(every[0]["now"]))
+    all_made = await session.write_each(CLAIMS_INSERT, every) == len(keys)
+    return first_at(every[0]["now"]) if all_made else None
 
 
 def in_callers_order(keys: Sequence[Key], answers: Mapping[bytes, Answer]) -> list[Answer]:
     """One answer for each mention; the second mention of a key is a duplicate of the first."""
+    if len(answers) == len(keys):  # none is mentioned twice
+        return [answers[key.digest] for key in keys]
     seen: set[bytes] = set()
     ordered: list[Answer] = []
     for key in keys:
@@ -228,16 +234,6 @@ def duplicate_from(row: Row, fingerprint: bytes | None) -> Duplicate:
         has_result=stored is not None,
         body_differs=None not in (before, fingerprint) and bytes(before) != fingerprint,
     )
-
-
-def key_values(key: Key, fingerprint: bytes | None = None) -> dict[str, Value]:
-    """The parameters that name a key."""
-    return {
-        "scope": key.scope,
-        "digest": key.digest,
-        "key_text": key.text,
-        "fingerprint": fingerprint,
-    }
 
 
 def terms_values(terms: Terms) -> dict[str, Value]:
