@@ -1,8 +1,9 @@
 """Arrays that duly builds itself arrive as those of psycopg do."""
 
+import subprocess
+import sys
 from typing import Any
 
-import psycopg
 import pytest
 
 import duly
@@ -59,7 +60,23 @@ def test_an_array_that_is_not_what_its_cast_says_is_left_to_psycopg(
     assert build_arrays(statement, given) == given
 
 
-def test_a_connection_of_the_users_keeps_its_own_arrays(postgres_url: str, scope: str) -> None:
-    with psycopg.connect(postgres_url) as connection:
-        answers = duly.dedup_many(connection, scope, ["one", "two"])
-    assert [answer.first for answer in answers] == [True, True]
+# The connection's types are fixed by its first statement, before duly tells psycopg of its arrays.
+EARLIER = """
+import sys, psycopg
+connection = psycopg.connect(sys.argv[1])
+connection.execute("SELECT 1")
+import duly
+print([answer.first for answer in duly.dedup_many(connection, sys.argv[2], ["one", "two"])])
+"""
+
+
+def test_a_connection_of_the_users_that_was_there_before_duly_keeps_its_arrays(
+    postgres_url: str, scope: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", EARLIER, postgres_url, scope],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.stdout, ended.stderr) == ("[True, True]\n", "")

@@ -12,8 +12,9 @@ from typing import Any
 
 import psycopg
 
+from duly.core.session import Dialect
 from duly.inbox.new_event import NewEvent
-from duly.stores.sql.placeholders import prepare
+from duly.stores.sql.placeholders import Prepared, Style, prepare
 from tests.support.catalogs import facts, sqlite_path
 
 SCHEMA_VERSION = 6
@@ -131,19 +132,26 @@ class Connection:
     """A connection through which the recorded statements run."""
 
     def __init__(self, url: str) -> None:
-        self.dialect = "sqlite" if url.startswith("sqlite:") else "postgres"
+        self.dialect: Dialect = "sqlite" if url.startswith("sqlite:") else "postgres"
         self._connection: Any = (
             sqlite3.connect(sqlite_path(url), isolation_level=None)
             if self.dialect == "sqlite"
             else psycopg.connect(url, autocommit=True)
         )
 
+    @staticmethod
+    def statement(dialect: Dialect, name: str) -> Prepared:
+        """A recorded statement in the spelling of its driver."""
+        text = (HERE / dialect / f"{name}.sql").read_text()
+        lines = [line.strip() for line in text.splitlines() if not line.startswith("--")]
+        named = "\n".join(lines).replace("{prefix}", "duly_")
+        style: Style = "named" if dialect == "sqlite" else "pyformat"
+        return prepare(re.sub(r"\{(\w+)\}", r"duly_\1", named), style)
+
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         """Run one recorded statement."""
-        text = (HERE / self.dialect / f"{statement}.sql").read_text()
-        text = re.sub(r"\{(\w+)\}", r"duly_\1", text.replace("{prefix}", "duly_"))
+        prepared = self.statement(self.dialect, statement)
         now = time.time_ns() // 1000 if self.dialect == "sqlite" else None
-        prepared = prepare(text, "named" if self.dialect == "sqlite" else "pyformat")
         given = {"now": now, "wait": WAIT, **values}
         found = self._connection.execute(
             prepared.text, {name: given[name] for name in prepared.order}
