@@ -172,6 +172,20 @@ def test_a_job_that_may_not_be_tried_again_is_not_let_fail(tmp_path: Path) -> No
     app.close()
 
 
+def test_a_bulk_handler_is_proved_with_the_event_that_leads_to_its_jobs(tmp_path: Path) -> None:
+    def sell(jobs: list[duly.Job], tx: duly.Tx) -> None:
+        for job in jobs:
+            tx.execute("INSERT INTO orders (id) VALUES (:id)", id=job.payload)
+
+    def paid(tx: duly.Tx) -> None:
+        tx.enqueue_many("sell", ["o-1", "o-2"])
+
+    app = shop(tmp_path / "shop.db", paid)
+    app.job(name="sell", many=10, attempts=3)(sell)
+    assert_effectively_once(app, EVENT)
+    app.close()
+
+
 def test_a_handler_that_is_right_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     app = shop(tmp_path / "shop.db", right)
 

@@ -16,7 +16,7 @@ import pytest
 import duly
 from duly.core.ids import new_id
 from duly.core.onestep import finish
-from duly.worker import executor, run_job
+from duly.worker import executor, heartbeat, run_job
 from duly.worker.execution import Batch
 from tests.support.processes.leading import PATIENCE
 from tests.worker.records import WRITE
@@ -348,18 +348,48 @@ async def test_a_batch_that_does_not_end_at_its_timeout_counts_as_rescued(
 
     monkeypatch.setattr(executor, "ENDING", 0.2)
     async with case.open(place) as subject:
-        Calls(subject, work, timeout=timedelta(seconds=1))
-        ids = await enqueued(subject, [1, 2])
+        calls = Calls(subject, work, timeout=timedelta(seconds=1))
+        await enqueued(subject, [1, 2])
         try:
             worked = await subject.work()
-            assert (worked.done, worked.retried, worked.lost) == (0, 2, 0)
-            assert {subject.records.counted(id) for id in ids.values()} == {("ready", 0, 1)}
+            assert (worked.retried, worked.dead, worked.lost) == (2, 0, 0)
         finally:
             gate.set()
         await seen(lambda: bool(late))
-        assert subject.records.notes() == []
         async with working(subject):
             await seen(lambda: subject.records.states() == [])
+        assert [job.rescues for job in calls.jobs] == [0, 0, 1, 1]
+        assert subject.records.notes() == ["1", "2"]
+        assert jobs_done(subject) == {("done", 1): 2}
+
+
+@pytest.mark.promise("I3", "I8", "I9")
+@pytest.mark.parametrize(
+    "case", [case for case in POSTGRES if case.colour == "async"], ids=lambda case: case.name
+)
+async def test_a_batch_that_blocks_its_event_loop_beyond_its_timeout_is_ended_from_outside(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Any] = []
+
+    async def work(hands: Hands) -> None:
+        await hands.write()
+        deadline = time.monotonic() + PATIENCE
+        look = "SELECT rescues FROM duly_jobs WHERE state = 'ready'"
+        while hands.is_batch and not ended:
+            assert time.monotonic() < deadline, "nobody ended it"
+            ended.extend(hands.subject.records.place.rows(look))
+            time.sleep(0.02)  # noqa: ASYNC251  # what it must not do
+
+    monkeypatch.setattr(heartbeat, "BEATS", 15)
+    monkeypatch.setattr(heartbeat, "GRACE", 0.1)
+    async with case.open(place) as subject:
+        calls = Calls(subject, work, timeout=timedelta(seconds=1))
+        await enqueued(subject, [1, 2])
+        async with working(subject, lease=timedelta(seconds=3)):
+            await seen(lambda: subject.records.states() == [])
+        assert ended == [(1,), (1,)]
+        assert sorted(calls.sizes) == [1, 1, 2]
         assert subject.records.notes() == ["1", "2"]
         assert jobs_done(subject) == {("done", 1): 2}
 
