@@ -21,7 +21,7 @@ from tests.support.inboxes import arrival
 from tests.support.servers import database, postgres
 
 import duly
-from benchmarks.ingesting.deliveries import body_around
+from benchmarks.ingesting.deliveries import TYPE, body_around
 from benchmarks.report import say
 from duly.core.defaults import Names
 from duly.core.ids import new_id
@@ -60,7 +60,7 @@ CONTENDERS = {
 
 def events(count: int, size: int) -> list[NewEvent]:
     """New events, each with a job and a body of so many bytes, half of it random digits."""
-    before, after = body_around("usual")
+    before, after = body_around("usual", TYPE)
     made = []
     for _ in range(count):
         name = new_id()
