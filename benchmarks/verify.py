@@ -4,6 +4,9 @@ Rows are named ``<peer>/<measure>/<size>``. Both sides of a row get the same hea
 bytes, and each is used as its documentation shows. ``signature`` ends with the knowledge that the
 delivery is genuine, ``parsed`` with the event in hand. Before a side is measured it must have read
 the event and refused the same delivery with one word changed; every answer is looked at.
+
+``plan/<provider>/<size>`` compares duly with itself: the plan of a source, which is what receiving
+runs, with the whole verification and the fields that receiving takes from it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import standardwebhooks
@@ -21,10 +25,15 @@ import svix.webhooks
 
 import duly
 from benchmarks.duels import Contender, Duel
-from duly.webhooks import check_signature
+from duly.webhooks import Code, check_signature
+from duly.webhooks.delivery import Delivery
+from duly.webhooks.receive_plan import compile_plan
+from duly.webhooks.verify import verify_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from duly.webhooks.receive_plan import ReceivePlan
 
 AIM = 1.5
 FORGED = (
@@ -63,7 +72,7 @@ class Arrival:
 
     def duel(self, name: str, ours: Verifier, peer: Verifier) -> Duel:
         """Both sides at this delivery, as soon as both are known to do their work."""
-        measured = certain if "/signature/" in name else read
+        measured = read if "/parsed/" in name else certain
         for side in (ours, peer):
             refuses(name, side, self.body)
         return Duel(name, measured(name, ours, self.body), measured(name, peer, self.body), AIM)
@@ -74,7 +83,7 @@ def duels(stores: Sequence[str], *, lean: bool) -> Iterator[list[Duel]]:  # noqa
     """The duels of every peer in every size; there is nothing to open."""
     yield [
         duel
-        for peer in (on_standard, on_stripe, on_svix)
+        for peer in (on_standard, on_stripe, on_svix, on_plan)
         for size, lines in SIZES.items()
         for duel in peer(size, lines)
     ]
@@ -125,6 +134,28 @@ def on_svix(size: str, lines: int) -> Iterator[Duel]:
         lambda body: check_signature(source, headers, body),
         lambda body: peer.verify(body, headers),
     )
+
+
+def on_plan(size: str, lines: int) -> Iterator[Duel]:
+    """The plan of a source against the whole verification that it stands in for."""
+    for provider in ("stripe", "standard-webhooks"):
+        arrival, source = arrived(provider, lines), duly.Source(provider, SECRET)
+        fields = {name.lower(): value for name, value in arrival.headers.items()}
+        headers = {name.encode(): value.encode() for name, value in fields.items()}
+        plan = compile_plan(source)
+        assert plan is not None
+
+        def planned(body: bytes, plan: ReceivePlan = plan, headers: Any = headers) -> Any:
+            found = plan(headers, body, time())
+            if found is None:
+                raise duly.errors.Rejected(Code.BAD_SIGNATURE, "it has no plan")
+            return found.id, found.type
+
+        def whole(body: bytes, source: duly.Source = source, fields: Any = fields) -> Any:
+            found = verify_delivery(source, Delivery(fields, body, None, "POST", time())).event
+            return found.id, found.type
+
+        yield arrival.duel(f"plan/{provider}/{size}", planned, whole)
 
 
 def arrived(provider: str, lines: int) -> Arrival:

@@ -52,6 +52,7 @@ def test_the_verify_suite_has_a_row_for_each_peer_measure_and_size() -> None:
     names = [row["name"] for row in report["rows"]]
     pairs = [("standardwebhooks", "signature"), ("standardwebhooks", "parsed")]
     pairs += [("stripe", "signature"), ("stripe", "parsed"), ("svix", "signature")]
+    pairs += [("plan", "stripe"), ("plan", "standard-webhooks")]
     sizes = sized(("small",), whole=("small", "usual", "large"))
     assert sorted(names) == sorted(f"{a}/{b}/{size}" for a, b in pairs for size in sizes)
     for row in report["rows"]:

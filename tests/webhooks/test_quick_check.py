@@ -45,7 +45,7 @@ def plainly(source: Source) -> Source:
     again = Source(source.provider, source.secrets, tolerance=None)
     again.tolerance, again.ahead = source.tolerance, source.ahead
     scheme, keys = again.schemes[0]
-    again.quick = QuickSignature(scheme, keys, find_nothing, find_nothing)
+    again._quick = QuickSignature(scheme, keys, find_nothing, find_nothing)
     return again
 
 

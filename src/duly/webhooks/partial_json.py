@@ -163,14 +163,14 @@ def is_made_of(raw: bytes, members: Mapping[str, Any]) -> bool:
     taken for a doubt.
     """
     text = raw.strip(WHITE_SPACE)[1:-1]
-    inner = text.strip(WHITE_SPACE)
-    head = text[: len(text) - len(text.lstrip(WHITE_SPACE))]
-    names = [name.encode() for name in members]
-    behind = inner[len(names[0]) + 2 : len(names[0]) + 5]
-    colon = b" : " if behind == b" : " else b": " if behind.startswith(b": ") else b":"
-    comma = b"," + head if head or colon == b":" else b", "
-    written = zip(names, members.values(), strict=True)
-    return comma.join([b'"%b"%b%b' % (name, colon, value) for name, value in written]) == inner
+    inner = text.lstrip(WHITE_SPACE)
+    head = text[: len(text) - len(inner)]
+    first = len(next(iter(members)).encode()) + 2
+    behind = inner[first : first + 3]
+    colon = b'" : ' if behind == b" : " else b'": ' if behind.startswith(b": ") else b'":'
+    comma = b"," + head + b'"' if head or colon == b'":' else b', "'
+    written = [colon.join((name.encode(), value)) for name, value in members.items()]
+    return b'"' + comma.join(written) == inner.rstrip(WHITE_SPACE)
 
 
 def value_of(text: bytes) -> str | int | float | None:

@@ -53,8 +53,9 @@ class Source:
     """
 
     __slots__ = (
-        "ahead", "ends", "legacy", "limits", "missing_id", "more_to_check", "name", "one_scheme",
-        "parse", "provider", "quick", "replayed_body", "schemes", "secrets", "tolerance", "url",
+        "_quick", "ahead", "ends", "legacy", "limits", "missing_id", "more_to_check", "name",
+        "one_scheme", "parse", "provider", "replayed_body", "schemes", "secrets", "tolerance",
+        "url",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # every option by keyword, so that editors and help() show them
@@ -84,7 +85,7 @@ class Source:
         self.limits = checked_limits(limits)
         self.schemes = load_keys_by_scheme(self.provider, self.secrets, legacy=legacy)
         # Made when the first delivery is checked: many a source is made for a single one.
-        self.quick: QuickSignature | None = None
+        self._quick: QuickSignature | None = None
         # Asked for every delivery, so answered once.
         self.ahead = min(self.tolerance or 0.0, AHEAD)
         self.one_scheme = len(self.schemes) == 1

@@ -99,9 +99,9 @@ def check_signature(  # noqa: PLR0913  # what a request is made of, each by its 
 
 def quick_of(source: Source) -> QuickSignature:
     """The quick check of a source, made when it is first needed."""
-    if source.quick is None:
-        source.quick = quick_signature(source)
-    return source.quick
+    if source._quick is None:
+        source._quick = quick_signature(source)
+    return source._quick
 
 
 def source_of(source: object, secrets: object) -> Source:
