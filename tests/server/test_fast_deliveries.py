@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import weakref
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -82,7 +82,7 @@ class Served:
 async def served(url: str, *, gated: bool = False, **deadlines: Any) -> AsyncIterator[Served]:
     """An application on this store; its gate is open unless it is to hold the commits."""
     app = application(url)
-    for name, value in deadlines.items():
+    for name, value in {"deadline": 30.0, **deadlines}.items():  # however slow the machine is
         setattr(app.receiver, f"_{name}", value)
     serving = Served(app)
     if not gated:
@@ -214,18 +214,16 @@ async def test_an_answer_that_cannot_be_given_disturbs_no_other_delivery_and_end
         return acknowledge(route, events, outcomes)
 
     monkeypatch.setattr("duly.receiver.receiver.acknowledge_delivery", fail_for_bad)
-    async with served(url, gated=True) as serving:
-        connections = [Connection(serving.app) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        serving = await stack.enter_async_context(served(url, gated=True))
+        connections = [await stack.enter_async_context(Connection(serving.app)) for _ in range(3)]
         for connection, name in zip(connections, ("a", "bad", "b"), strict=True):
-            await connection.__aenter__()
             await connection.hand([delivery(name)])
         serving.gate.open.set()
         answers = [(await connection.answers())[0] for connection in connections]
         assert [answer.status for answer in answers] == [200, 500, 200]
         assert answers[1].closes
         assert sorted(serving.events()) == ["a", "b", "bad"]
-        for connection in connections:
-            await connection.__aexit__(None, None, None)
     assert "could not be answered" in caplog.text
 
 
