@@ -78,7 +78,7 @@ class Process:
             clock=store.clock,
             deadline=deadline,
             queue=queue,
-            on_enqueued=app.wakeup.notify,
+            on_new_work=app.wakeup.notify,
             sources=lambda: [route.source for route in app.router.routes.values()],
             attendance=app.registries.outbox.relay_liveness,
         )

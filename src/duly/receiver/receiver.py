@@ -11,7 +11,7 @@ import logging
 import os
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from duly.inbox.new_event import Status, build_planned_event
 from duly.outbox.relay_liveness import RelayLiveness
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.functions import Mode
-    from duly.core.session import Runner
+    from duly.core.session import Runner, WorkKind
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.receiver.group_commit import CallbackTicket, Result
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # A body larger than this, or compressed, is verified on a thread: it would hold up the event loop.
 LARGE = 128 * 1024
+# What a commit may have written that someone waits for.
+JOBS: Final[tuple[WorkKind, ...]] = ("jobs",)
+INLINE_WORK: Final[tuple[WorkKind, ...]] = ("jobs", "messages")
 # What is left for everything else when all inline handlers that may run are running.
 SPARE = 4
 
@@ -67,13 +70,15 @@ class Receiver:
         clock: Clock | None,
         deadline: timedelta,
         queue: int,
-        on_enqueued: Callable[[], None] = lambda: None,
+        on_new_work: Callable[[Iterable[WorkKind]], None] = lambda _: None,
         sources: Callable[[], Iterable[Source]] = tuple,
         attendance: RelayLiveness | None = None,
         counters_pause: float | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
-        self._on_enqueued = on_enqueued
+        self._on_new_work = on_new_work
+        # The event loop that is about to call it.
+        self._notifying: asyncio.AbstractEventLoop | None = None
         self._sync_runner = database.sync_runner
         self._async_runner = database.async_runner
         self._release = database.release
@@ -268,11 +273,30 @@ class Receiver:
         if self.readiness.refused:
             self.readiness.refused.pop(route.inline, None)
         self.metrics.count_delivery(route, events, outcomes, now)
-        for event, outcome in zip(events, outcomes, strict=True):
-            if (route.inline or event.jobs) and outcome.status is Status.ACCEPTED:
-                self._on_enqueued()  # an inline handler does not say whether it enqueued anything
-                break
+        if route.inline:  # its handler does not say what it has enqueued and sent
+            if any(outcome.status is Status.ACCEPTED for outcome in outcomes):
+                self._on_new_work(INLINE_WORK)
+        else:
+            for event, outcome in zip(events, outcomes, strict=True):
+                if event.jobs and outcome.status is Status.ACCEPTED:
+                    self._notify_of_jobs()
+                    break
         return acknowledge_delivery(route, events, outcomes)
+
+    def _notify_of_jobs(self) -> None:
+        """Report new jobs: in an event loop once for all deliveries that one commit answers."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # a thread of a WSGI server
+            self._on_new_work(JOBS)
+        else:
+            if self._notifying is not loop:
+                self._notifying = loop
+                loop.call_soon(self._report_jobs)
+
+    def _report_jobs(self) -> None:
+        self._notifying = None
+        self._on_new_work(JOBS)
 
     def _inline_mode(self, route: Route) -> Mode:
         """The mode of a source's transactions: its handlers' or, without any, that of begin=."""
