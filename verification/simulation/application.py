@@ -1,7 +1,8 @@
 """The application that the schedules run: its sources, its handlers, and what they do to the world.
 
 Handlers of every kind, each as a user would write it: in a transaction and without, awaited and on
-a thread, inline, ordered, with an effect outside, with a child job and a message to send.
+a thread, inline, ordered, with an effect outside, with a message to send and child jobs that are
+done in batches.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def application() -> Duly:
     )
     app.on("till", "*", name="ring")(ring)
     app.on("brief", "*", name="pay", timeout=LOCKING, backoff=SOON)(pay)
-    app.job(name="child", attempts=4, timeout=LOCKING, backoff=SOON)(child)
+    app.job(name="child", many=5, attempts=4, timeout=LOCKING, backoff=SOON)(child)
     app.transport("world", timeout=timedelta(seconds=3), concurrency=2, backoff=SOON)(world)
     return app
 
@@ -153,12 +154,16 @@ async def ring(event: Event, tx: AsyncTx) -> None:
     plan.end(None)
 
 
-async def child(job: AsyncJob, tx: AsyncTx) -> None:
-    """What a parent enqueued in its transaction, or a clerk by a key."""
-    await scene().pause("child")
-    parent = job.payload["parent"]
-    await tx.execute(EFFECT, event=parent, handler="child", job=job.id, epoch=epoch(job), amount=1)
-    await tx.execute(COUNT, amount=1)
+async def child(jobs: list[AsyncJob], tx: AsyncTx) -> None:
+    """What parents enqueued in their transactions, or a clerk by a key: as many as are there."""
+    for job in jobs:
+        await scene().pause("child")
+        await tx.execute(EFFECT, event=job.payload["parent"], handler="child", job=job.id,
+                         epoch=epoch(job), amount=1)  # fmt: skip
+    await tx.execute(COUNT, amount=len(jobs))
+    if len(jobs) > 1:
+        scene().world.seen["batches that came to their end"] += 1
+        scene().fail_batch()
 
 
 async def world(message: Message, key: str) -> None:

@@ -178,6 +178,11 @@ class Scene:
             draw -= chance
         return ""
 
+    def fail_batch(self) -> None:
+        """Fail a batch now and then, at its end."""
+        if self._draw(("batch fails", 0.2)):
+            raise Trouble("the batch fails")
+
     # The bank
 
     async def charge(self, key: str) -> int:
