@@ -139,10 +139,10 @@ def parse_json(
     """
     if len(raw) > limits.size:
         raise UnreadableBody(f"it is larger than {limits.size:,} bytes")
-    if deeper_than(limits.depth, raw):
+    if len(raw) > limits.depth and deeper_than(limits.depth, raw):
         raise UnreadableBody(f"it is nested deeper than {limits.depth} levels")
     plain = watched is not None and keys_are_unique(raw, watched)
-    long_numbers = has_long_number(raw, limits.digits)
+    long_numbers = len(raw) > limits.digits and has_long_number(raw, limits.digits)
     if plain and not long_numbers:
         known = read_with_msgspec(raw, limits)
         if known is not None:
