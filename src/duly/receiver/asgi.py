@@ -85,14 +85,17 @@ async def serve_other(router: Router, scope: Scope, receive: Receive, send: Send
 
 def log_request(method: str, path: str, reply: Reply, begun: float) -> None:
     """One line for each request: the answer and the event it is about, never a body."""
-    access.info(
-        "%s %s %d %s %s %.1fms",
-        method,
+    milliseconds = (time.perf_counter() - begun) * 1000
+    access.info("%s %s %d %s %s %.1fms", method, *describe_reply(path, reply), milliseconds)
+
+
+def describe_reply(path: str, reply: Reply) -> tuple[str, int, str, str]:
+    """What the log says of a request: path, status, outcome and event, safe on one line."""
+    return (
         escape_text(path)[:200],
         reply.status,
         reply.said or "-",
         escape_text(reply.event or "-")[:120],
-        (time.perf_counter() - begun) * 1000,
     )
 
 

@@ -21,6 +21,7 @@ from duly.receiver.request import HEADER_BYTES, MOST_HEADERS, WholeRequest
 from duly.receiver.responses import RequestRefused
 from duly.receiver.router import SMALL
 from duly.server.framing import FOREIGN, HOST
+from duly.server.logging import ROOT, AccessRecord, BatchingHandler
 
 if TYPE_CHECKING:
     from duly.inbox.route import Route
@@ -203,5 +204,13 @@ def write_reply(
 
 def log_reply(delivery: FastDelivery, reply: Reply) -> None:
     """Write the line of the access log."""
-    if asgi.access.isEnabledFor(logging.INFO):
-        asgi.log_request("POST", delivery.request.path, reply, delivery.begun)
+    if not asgi.access.isEnabledFor(logging.INFO):
+        return
+    path = delivery.request.path
+    handlers = ROOT.handlers
+    if handlers and type(handlers[0]) is BatchingHandler:
+        milliseconds = (time.perf_counter() - delivery.begun) * 1000
+        request = AccessRecord("POST", *asgi.describe_reply(path, reply), milliseconds)
+        if handlers[0].log_access(request):
+            return
+    asgi.log_request("POST", path, reply, delivery.begun)
