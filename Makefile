@@ -16,7 +16,7 @@ SOURCES := src tests verification benchmarks docs/provider_page examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-quick test-wide test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
+.PHONY: help run demo test test-quick test-wide test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants upgrade storm storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ simulate: $(READY) ## 100,000 schedules, seed by seed, on a virtual clock; half 
 
 mutants: $(READY) ## plant every known bug in a copy, and see that the proofs turn red; minutes
 	@$(BIN)/python -m verification.mutation $(ARGS)
+
+upgrade: $(READY) ## the release before and this one, as wheels, on one database under load; needs git history
+	@$(BIN)/python -m verification.upgrade $(ARGS) || [ $$? -eq 3 ]
 
 storm: $(READY) ## 1,000,000 deliveries on PostgreSQL, 200,000 on SQLite, in a storm of faults; an hour
 	@$(BIN)/python -m tests.demo postgres --deliveries 1000000 --workers 4 --seed 1 --report docs/storms/postgres.md $(ARGS)
