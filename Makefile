@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 SERVING := $(VENV)/.serving
-# Serving needs four packages of the hundred that the tests need. Where those are there, they do.
+# Serving needs six packages of the hundred that the tests need. Where those are there, they do.
 SERVER := $(if $(wildcard $(READY)),$(READY),$(SERVING))
 SOURCES := src tests verification benchmarks docs/provider_page examples
 

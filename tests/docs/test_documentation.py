@@ -17,7 +17,8 @@ from duly.relay import settings
 from tests.support.sizes import mostly_wide
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(page for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if page.is_file())
+FOLDERS = ("*.md", "docs/**/*.md", "tests/*.md", "verification/*.md", "examples/*/*.md")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(folder) if page.is_file())
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 ANCHOR = re.compile(r"\]\((?!https?://)([^)#\s]*)#([^)\s]+)\)")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from duly import Duly
 from duly.receiver import pipeline
 from duly.server.fast_delivery import FastPath
-from tests.server.hostile.application import application
+from tests.server.hostile.application import SECRET, application
 from tests.server.hostile.connections import Connection
 from tests.server.hostile.wire import BODY, awaited_answer, delivery, request, signed
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
 
-    from duly import Duly
     from duly.core.session import Operation, Runner
     from duly.inbox.route import Route
     from duly.receiver.responses import Reply
@@ -358,6 +358,89 @@ async def test_the_limit_of_connections_and_the_proxy_headers_hold_on_the_fast_w
             [answer] = await told(connection, [delivery("two")])
             assert (answer.status, answer.said) == (503, "OVERLOADED")
         assert serving.ways == ["fast"]
+
+
+async def test_an_app_that_refuses_requests_itself_is_not_passed_by(tmp_path: Path) -> None:
+    class Guarded(Duly):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 403,
+                    "headers": [(b"content-length", b"0")],
+                }
+            )
+            await send({"type": "http.response.body", "body": b""})
+
+    app = Guarded(f"sqlite:///{tmp_path / 'duly.db'}")
+    app.source("hooks", provider="standard-webhooks", secret=SECRET)
+    async with Connection(app) as connection:
+        [answer] = await told(connection, [delivery("one")])
+        assert answer.status == 403
+    await app.aclose()
+
+
+async def test_headers_beyond_their_limit_are_refused_however_the_request_is_cut(
+    tmp_path: Path,
+) -> None:
+    whole = delivery("big", b"{}" + b" " * 40_000, more=[("x-long", "x" * 45_000)])
+    head = len(whole) - 40_002
+    async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        for pieces in ([whole], [whole[:head], whole[head:]]):
+            async with Connection(serving.app) as connection:
+                await connection.hand(pieces)
+                [answer] = await connection.answers()
+                assert (answer.status, answer.said) == (431, "HEADERS_TOO_LARGE")
+
+
+async def test_an_idle_connection_holds_no_body(tmp_path: Path) -> None:
+    async with (
+        served(f"sqlite:///{tmp_path / 'duly.db'}") as serving,
+        Connection(serving.app) as connection,
+    ):
+        await connection.hand([delivery("one")])
+        assert await awaited_answer(connection.reader) is not None
+        cycle: Any = connection.protocol.cycle
+        assert cycle.body == b""
+
+
+@pytest.mark.promise("I12")
+async def test_the_end_waits_for_deliveries_whose_senders_have_gone(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "duly.access")
+    async with served(url, gated=True) as serving:
+        async with Connection(serving.app) as connection:
+            await connection.hand([delivery("gone")])
+            await connection.until(lambda: serving.gate.waiting == 1)
+            connection.protocol.transport.abort()
+        ending = asyncio.create_task(serving.app.receiver.aclose())
+        await asyncio.sleep(0.05)
+        assert not ending.done()
+        serving.gate.open.set()
+        await ending
+        assert serving.events() == ["gone"]
+        assert "POST /hooks 200 accepted gone" in caplog.text
+
+
+async def test_a_head_that_has_begun_has_its_own_time_and_not_that_of_an_idle_connection(
+    tmp_path: Path,
+) -> None:
+    options = {"timeout_keep_alive": 0.1}
+    async with (
+        served(f"sqlite:///{tmp_path / 'duly.db'}", gated=True) as serving,
+        Connection(serving.app, options=options) as connection,
+    ):
+        second = delivery("second")
+        await connection.hand([delivery("first") + second[:60]])
+        serving.gate.open.set()
+        first = await awaited_answer(connection.reader)
+        assert first is not None
+        await asyncio.sleep(0.3)  # three times what an idle connection has
+        await connection.hand([second[60:]])
+        answer = await awaited_answer(connection.reader)
+        assert answer is not None
+        assert answer.json["event"] == "second"
 
 
 async def test_a_delivery_is_forgotten_once_it_is_answered(tmp_path: Path) -> None:

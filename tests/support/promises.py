@@ -234,7 +234,7 @@ pages, `repo` looks after this repository, and `verification` tries the programs
 
 This page is written by `python -m tests.support.promises` from the marks, and a test fails when it
 lags. I1 to I14 are the invariants that every test of faults checks; the four below them are the
-columns of [what is promised, per store](../README.md#what-is-promised-per-store). An empty cell
+columns of [what is promised, per store](../README.md#guarantees-per-store). An empty cell
 fails the build.
 
 """

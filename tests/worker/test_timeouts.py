@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Long enough for what does not hang, also on a busy machine.
 TIMEOUT = timedelta(seconds=1)
+LONGER = 2.8
 AWAITED = cases(colours=["async"])
 LEASES = "SELECT lease FROM duly_workers"
 
@@ -96,6 +97,33 @@ async def test_a_handler_that_hangs_is_timed_out_and_its_late_writes_come_to_not
         assert subject.records.notes() == ["neighbour"]
         assert subject.records.history(id) == []
         assert subject.records.history(other) == [("work", "done", 1)]
+
+
+class Slow(Hanging):
+    """One that goes on by itself, a while after its time was over."""
+
+    async def hang(self, hand: Hand) -> None:
+        if hand.subject.case.colour == "sync":
+            self.gate.wait(LONGER)
+        else:
+            await asyncio.sleep(LONGER)
+
+
+@pytest.mark.promise("I12")
+@pytest.mark.parametrize("case", cases(ways=["tx"]), ids=lambda case: case.name)
+async def test_a_handler_that_returns_after_its_time_has_failed_and_has_no_effect(
+    case: Case, place: DatabaseOf
+) -> None:
+    # On SQLite it holds the lock that the worker's look for rescued jobs waits for meanwhile.
+    slow = Slow()
+    async with case.open(place) as subject:
+        subject.job(slow, timeout=TIMEOUT)
+        id = await subject.enqueue()
+        worked = await subject.work()
+        assert (worked.dead, worked.done) == (1, 0)
+        assert timed_out(subject, id)
+        await seen(lambda: bool(slow.ends))
+        assert subject.records.notes() == []
 
 
 @pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)

@@ -53,7 +53,7 @@ async def serve(router: Router, scope: Scope, receive: Receive, send: Send) -> N
     if access.isEnabledFor(logging.INFO):
         log_request(scope["method"], scope["path"], reply, begun)
     headers = [(name.encode(), value.encode()) for name, value in reply.pairs()]
-    body = b"" if scope["method"] == "HEAD" else reply.body
+    body = b"" if scope["method"] == "HEAD" or reply.status == 204 else reply.body
     try:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

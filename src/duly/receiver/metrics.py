@@ -141,14 +141,14 @@ class Metrics:
         loop = asyncio.get_running_loop()
         under_way = [task for task in self._tasks if task.get_loop() is loop]
         await asyncio.gather(*under_way)
-        await self.flush_awaited()
+        await self.flush_awaited(closing=True)
 
     def close(self) -> None:
         """The same on a thread."""
         under_way = self._flushing
         if under_way is not None and under_way.is_alive():
             under_way.join()
-        self.flush_blocking()
+        self.flush_blocking(closing=True)
 
     async def _flush_and_look(self) -> None:
         """What the event loop's timer does."""
@@ -160,8 +160,11 @@ class Metrics:
         elif self._attendance.wants_check():
             self.flush_soon()
 
-    async def flush_awaited(self) -> None:
-        """Write the sums; what cannot be written now is kept for the next time."""
+    async def flush_awaited(self, *, closing: bool = False) -> None:
+        """Write the sums; what cannot be written now is kept for the next time.
+
+        While the process closes, its own worker has left: that is no reason to warn.
+        """
         tally = self._take_counters()
         if not tally:
             return
@@ -170,7 +173,7 @@ class Metrics:
         except DulyError as problem:
             self._keep(tally, problem)
             return
-        if self._enqueued:
+        if self._enqueued and not closing:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
                     await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
@@ -187,7 +190,7 @@ class Metrics:
         elif self._attendance.wants_check():
             self.flush_soon_blocking()
 
-    def flush_blocking(self) -> None:
+    def flush_blocking(self, *, closing: bool = False) -> None:
         """The same on a thread."""
         tally = self._take_counters()
         if not tally:
@@ -197,7 +200,7 @@ class Metrics:
         except DulyError as problem:
             self._keep(tally, problem)
             return
-        if self._enqueued:
+        if self._enqueued and not closing:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
                     finish(self._sync_runner.run_autocommit(count_live_workers, wait=WAIT))

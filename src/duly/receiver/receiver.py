@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -90,6 +91,9 @@ class Receiver:
         self._thread_group_commit: ThreadGroupCommit | None = None
         self._process = 0
         self._tasks: set[asyncio.Task[Result]] = set()
+        # Deliveries that wait for their commit and then for no task: their reply is called back.
+        self.submitted = 0
+        self._all_answered: asyncio.Event | None = None
         self._begin = begin = database.begin
         self._inline = InlineCommit(
             begin or database.sync_runner,
@@ -172,6 +176,7 @@ class Receiver:
         now = self.now()
         loop = asyncio.get_running_loop()
         events: list[NewEvent] = []
+        self.submitted += 1
         try:
             planned = build_planned_event(route, whole.fields, body, whole.remote, now)
             if planned is not None:
@@ -210,7 +215,7 @@ class Receiver:
             self.metrics.flush_soon()
         except Exception:
             reply = failure_reply(route)
-        on_reply(reply)
+        self._reply(on_reply, reply)
 
     def _report_failure(
         self,
@@ -225,7 +230,25 @@ class Receiver:
             self.metrics.flush_soon()
         except Exception:
             reply = failure_reply(route)
+        self._reply(on_reply, reply)
+
+    def _reply(self, on_reply: Callable[[Reply], None], reply: Reply) -> None:
+        """Hand over the answer of a submitted delivery, and count it out."""
+        self.submitted -= 1
+        if not self.submitted and self._all_answered is not None:
+            self._all_answered.set()
         on_reply(reply)
+
+    async def _wait_for_submitted(self) -> None:
+        """Wait until every submitted delivery is answered: their deadlines bound that.
+
+        Their senders may have gone, and the server's drain waits only for connections.
+        """
+        self._all_answered = asyncio.Event()
+        with suppress(TimeoutError):  # of an event loop that is no more
+            if self.submitted:
+                await asyncio.wait_for(self._all_answered.wait(), self._deadline + 1)
+        self._all_answered = None
 
     async def _receive_alone(
         self, ticket: CallbackTicket, outcomes: Sequence[EventOutcome | None]
@@ -339,7 +362,8 @@ class Receiver:
         self._inline.close(self._release)
 
     async def aclose(self) -> None:
-        """The same, awaited."""
+        """The same, awaited; submitted deliveries are answered first."""
+        await self._wait_for_submitted()
         await self.metrics.aclose()
         await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)

@@ -76,8 +76,14 @@ class FastDelivery:
         return True
 
     def release(self) -> None:
-        """Give back the memory of the body."""
+        """Give back the memory of the body: the connection keeps this until its next request."""
         self.router.release_memory(len(self.body))
+        self.body = b""
+
+
+def size_of(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return how many bytes the names and values of headers have together."""
+    return sum([len(name) + len(value) for name, value in headers])
 
 
 class FastPath:
@@ -95,7 +101,9 @@ class FastPath:
         if isinstance(loaded, ProxyHeadersMiddleware):
             self._trusted = loaded.trusted_hosts
             loaded = loaded.app
-        self._router = loaded.router if isinstance(loaded, Duly) else None
+        # A subclass may refuse requests in its own ``__call__``, which must not be passed by.
+        plain = isinstance(loaded, Duly) and type(loaded).__call__ is Duly.__call__
+        self._router = loaded.router if isinstance(loaded, Duly) and plain else None
 
     def find_delivery(self, protocol: BoundedProtocol, received: bytes) -> FastDelivery | None:
         """Return the delivery whose headers are complete, or None to take it through ASGI.
@@ -128,7 +136,7 @@ class FastPath:
         declared = int(length)
         if (
             declared > min(SMALL, route.max_body)
-            or len(received) > HEADER_BYTES + declared
+            or (len(received) > HEADER_BYTES and size_of(headers) > HEADER_BYTES)
             or not self._is_sound_host(fields.get(b"host"))
         ):
             return None

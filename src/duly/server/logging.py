@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from duly.app.loading import load_app
@@ -269,9 +271,11 @@ def utc_second(seconds: int) -> str:
 
 def configure_logging(*, level: str, as_json: bool, access: bool = True) -> LogFormatter:
     """Send everything that is logged to stderr; called before the application is imported."""
-    kind = TerminalFormatter if sys.stderr.isatty() else LogFormatter
+    # Closed by the program that started this one: then nothing can be said.
+    stream = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # open as long as the log
+    kind = TerminalFormatter if stream.isatty() else LogFormatter
     formatter = JsonFormatter() if as_json else kind()
-    handler = BatchingHandler(sys.stderr)
+    handler = BatchingHandler(stream)
     handler.setFormatter(formatter)
     number = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()

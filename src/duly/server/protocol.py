@@ -364,6 +364,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._in_body() and self.cycle.response_complete:
             self.transport.close()
+        elif not self._between_requests:  # the next request has begun: its own timers hold
+            self._unset_keepalive_if_required()
 
     def _in_body(self) -> bool:
         """Return True while the body of the last request is not complete."""

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 import uvloop
@@ -209,8 +209,7 @@ class DulyServer(uvicorn.Server):
 
     def _count_unanswered(self) -> int:
         """Return how many requests are under way, through ASGI or past it."""
-        connections = cast("set[BoundedProtocol]", self.server_state.connections)
-        return len(self.server_state.tasks) + sum(one.is_delivering() for one in connections)
+        return len(self.server_state.tasks) + self._app.receiver.submitted
 
     async def wait_for_services(self) -> None:
         """Let jobs and messages finish in the time that is left; the rest is given back."""
@@ -321,4 +320,4 @@ async def flush_counters(app: Duly) -> None:
     """Write the counters, if the store still answers."""
     with suppress(TimeoutError, DulyError):
         async with asyncio.timeout(FLUSH_SECONDS):
-            await app.receiver.metrics.flush_awaited()
+            await app.receiver.metrics.flush_awaited(closing=True)

@@ -203,6 +203,7 @@ class Worker:
         )
         return [
             self._watch_clock(),
+            self._look_for_rescued(),
             self._fetcher.listen(),
             self._rescuer().run(pause),
             prune_periodically(runner, self._host.random),
@@ -231,8 +232,7 @@ class Worker:
         await self._scheduler.tick()
 
     async def _watch_clock(self) -> None:
-        """Enforce time limits, and look for rescued jobs while every slot is taken."""
-        looked = self._host.monotonic()
+        """Enforce time limits. Nothing here may wait for the database, which a handler may hold."""
         while True:
             await asyncio.sleep(self._pauses.time_limits)
             self._executor.enforce_time_limits()
@@ -242,12 +242,15 @@ class Worker:
                 )
                 self.worked.stuck = True
                 self._stop()
-            if self._host.monotonic() - looked > self._pauses.rescued:
-                looked = self._host.monotonic()
-                try:
-                    await self._fetcher.reserve_for_rescued()
-                except DulyError as problem:
-                    logger.debug("rescued jobs could not be looked for: %s", problem)
+
+    async def _look_for_rescued(self) -> None:
+        """Look for rescued jobs while every slot is taken."""
+        while True:
+            await asyncio.sleep(self._pauses.rescued)
+            try:
+                await self._fetcher.reserve_for_rescued()
+            except DulyError as problem:
+                logger.debug("rescued jobs could not be looked for: %s", problem)
 
     async def _drain(self) -> None:
         """Release what never started, let the rest finish, and release that when time is up."""
