@@ -481,6 +481,22 @@ async def test_a_body_that_never_comes_is_refused_in_time_and_holds_no_memory(
         assert serving.ways == []
 
 
+async def test_a_delivery_that_is_handed_to_asgi_keeps_what_has_come_of_its_body(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = delivery("whole")
+    async with served(f"sqlite:///{tmp_path / 'duly.db'}") as serving:
+        async with Connection(serving.app) as connection:
+            await connection.hand([whole[:-20]])
+            cycle: Any = connection.protocol.cycle
+            monkeypatch.setattr(type(cycle), "add", lambda *_: False)  # as without memory
+            await connection.hand([whole[-20:]])
+            [answer] = await connection.answers()
+            assert (answer.status, answer.json["event"]) == (200, "whole")
+        assert serving.ways == ["asgi"]
+        assert serving.app.router.memory_used == 0
+
+
 async def test_a_body_for_which_there_is_no_memory_is_refused_by_asgi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -321,13 +321,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def _hand_over(self) -> None:
         """Take a delivery through ASGI, which refuses what there is no memory for."""
         delivery = self._end_arrival()
+        body = delivery.body
         delivery.release()
         self.cycle = delivery.previous
         self._begin_scope()
         self.app = self._choose_app(None)
         super().on_headers_complete()
-        if delivery.body:
-            super().on_body(delivery.body)
+        if body:
+            super().on_body(body)
 
     def _submit(self) -> None:
         """Have a complete delivery verified and committed.
