@@ -62,6 +62,8 @@ class Metrics:
         self._warned: set[str] = set()
         # Whether jobs were enqueued since no worker was looked for; None once one was.
         self._enqueued: bool | None = False
+        # Whether this process has run a worker of its own.
+        self.has_own_worker = False
 
     @property
     def _pause(self) -> float:
@@ -163,7 +165,7 @@ class Metrics:
     async def flush_awaited(self, *, closing: bool = False) -> None:
         """Write the sums; what cannot be written now is kept for the next time.
 
-        While the process closes, its own worker has left: that is no reason to warn.
+        A worker of this process that has left because the process closes is no reason to warn.
         """
         tally = self._take_counters()
         if not tally:
@@ -173,7 +175,7 @@ class Metrics:
         except DulyError as problem:
             self._keep(tally, problem)
             return
-        if self._enqueued and not closing:
+        if self._enqueued and not (closing and self.has_own_worker):
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
                     await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
@@ -200,7 +202,7 @@ class Metrics:
         except DulyError as problem:
             self._keep(tally, problem)
             return
-        if self._enqueued and not closing:
+        if self._enqueued and not (closing and self.has_own_worker):
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
                     finish(self._sync_runner.run_autocommit(count_live_workers, wait=WAIT))

@@ -162,6 +162,7 @@ class DulyServer(uvicorn.Server):
                 in_loop=self._app.process.in_one_loop,
             )
             self._worker.start()
+            self._app.receiver.metrics.has_own_worker = True
 
     def _start_relay(self) -> None:
         if self._settings.relay:
