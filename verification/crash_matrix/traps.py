@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from duly.stores.sql.statements import Statements, cut_returning
+from duly.stores.sql.statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,15 +107,21 @@ class Trap:
         return name
 
     def _learn_names(self) -> None:
-        names, found = self._names, Statements.__getitem__
+        names, found, cut = self._names, Statements.__getitem__, Statements.without_rows
 
         def noted(self: Statements, name: str) -> Any:
             prepared = found(self, name)
-            text = prepared.text.strip()
-            names[text] = names[cut_returning(text)] = name
+            names[prepared.text.strip()] = name
             return prepared
 
-        Statements.__getitem__ = noted  # type: ignore[method-assign]  # this process dies soon
+        def noted_without_rows(self: Statements, name: str) -> str:
+            text = cut(self, name)
+            names[text.strip()] = name
+            return text
+
+        # This process dies soon. A text may have been cut before it was forked.
+        Statements.__getitem__ = noted  # type: ignore[method-assign]
+        Statements.without_rows = noted_without_rows  # type: ignore[method-assign]
 
 
 class Doom:

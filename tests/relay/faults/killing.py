@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
 from duly.relay.sender import Sender
 from duly.stores.postgres.deadlines import DeadlineAsyncConnection
-from duly.stores.sql.statements import Statements, cut_returning
+from duly.stores.sql.statements import Statements
 from duly.stores.sqlite.connection import WriterCursor
 from tests.relay.faults.posts import sender
 
@@ -67,14 +67,21 @@ class Trap:
         self._lay_on_answers()
 
     def _learn_names(self) -> None:
-        names, found = self._names, Statements.__getitem__
+        names, found, cut = self._names, Statements.__getitem__, Statements.without_rows
 
         def noted(self: Statements, name: str) -> Any:
             prepared = found(self, name)
-            names[prepared.text] = names[cut_returning(prepared.text)] = name
+            names[prepared.text] = name
             return prepared
 
-        Statements.__getitem__ = noted  # type: ignore[method-assign]  # this process dies soon
+        def noted_without_rows(self: Statements, name: str) -> str:
+            text = cut(self, name)
+            names[text] = name
+            return text
+
+        # This process dies soon. A text may have been cut before it was forked.
+        Statements.__getitem__ = noted  # type: ignore[method-assign]
+        Statements.without_rows = noted_without_rows  # type: ignore[method-assign]
 
     def _lay_on_sqlite(self) -> None:
         trap, execute = self, WriterCursor.execute
