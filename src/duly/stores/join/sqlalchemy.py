@@ -285,9 +285,10 @@ class RunSyncAdapter:
         """Run one statement and return its rows by column name."""
         return self._await_in_greenlet(self._inner.fetch(statement, values))
 
-    async def write(self, statement: Any, each: Any) -> None:
-        """Run one statement for many sets of values."""
-        self._await_in_greenlet(self._inner.write(statement, each))
+    async def write(self, statement: Any, each: Any) -> int:
+        """Run one statement for many sets of values; return the rows written."""
+        written: int = self._await_in_greenlet(self._inner.write(statement, each))
+        return written
 
     async def ask(self, statement: Any, values: Any) -> Any:
         """Run a statement of the user's."""
