@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,3 +125,21 @@ async def test_secrets_are_hidden_in_lines_without_a_record(
     logging.getLogger().handlers[0].flush()
     assert "evt_a" not in stream.getvalue()
     assert "***" in stream.getvalue()
+
+
+async def test_no_line_is_lost_where_a_thread_logs_in_between(
+    tmp_path: Path, stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formatter, hide = configure(stream), LogFormatter.hide
+
+    def interrupted(text: str) -> str:
+        if "duly.access POST" in text:
+            other = threading.Thread(target=logging.getLogger("duly.worker").info, args=("busy",))
+            other.start()
+            other.join(0.2)  # where the handler is locked, it waits until the line is written
+        return hide(formatter, text)
+
+    monkeypatch.setattr(formatter, "hide", interrupted)
+    await ask(tmp_path)
+    logging.getLogger().handlers[0].flush()
+    assert re.findall(r"POST /hooks \d+ \w+ (\S+)", stream.getvalue()) == ["evt_a", "evt_b", "-"]

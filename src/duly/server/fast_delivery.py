@@ -144,7 +144,7 @@ class FastPath:
         remote: str | None = client[0] if client else None
         scheme: str = protocol.scheme or "http"
         if self._trusted is not None and remote in self._trusted:
-            remote, scheme = self._forwarded(remote, scheme, fields)
+            remote, scheme = self._read_forwarded(remote, scheme, fields)
         request = WholeRequest(headers, fields, path, remote, scheme)
         return FastDelivery(router, route, request, protocol.cycle)
 
@@ -158,7 +158,7 @@ class FastPath:
             self._host = host
         return True
 
-    def _forwarded(
+    def _read_forwarded(
         self, remote: str | None, scheme: str, fields: dict[bytes, bytes]
     ) -> tuple[str | None, str]:
         """The sender's address and the scheme that was called, by the word of a trusted proxy."""

@@ -153,7 +153,7 @@ class BatchingHandler(logging.StreamHandler[TextIO]):
     """Writes the access log of an event loop once in each of its turns, and all else at once.
 
     A batch of deliveries is answered in one turn; a write for each line would cost more than the
-    line. Lines keep their order: whatever else is logged writes first what waits.
+    line. Lines keep their order: any other record writes first the lines that wait.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -197,9 +197,11 @@ class BatchingHandler(logging.StreamHandler[TextIO]):
             f"{utc_time(now)} INFO {ACCESS} {request.method} {request.path} {request.status} "
             f"{request.said} {request.event} {request.milliseconds:.1f}ms"
         )
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._write_waiting)
-        self._waiting.append(formatter.hide(printable(line)))
+        text = formatter.hide(printable(line))
+        with self.lock or nullcontext():  # a thread that logs meanwhile takes the lines away
+            if not self._waiting:
+                asyncio.get_running_loop().call_soon(self._write_waiting)
+            self._waiting.append(text)
         return True
 
     def flush(self) -> None:

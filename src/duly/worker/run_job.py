@@ -116,7 +116,7 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
 def outcome_of_error(
     run: Execution, problem: BaseException, context: ExecutionContext
 ) -> JobOutcome:
-    """The outcome of a run that failed; of a batch, whatever failed: its jobs run alone."""
+    """The outcome of a run that failed; after any error in a batch its jobs run alone."""
     if isinstance(run, Batch):
         run.error = exception_record(problem, 1, context.secrets)
         return ALONE
